@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tensor-relation graph: values, leaves, nodes. The same type holds the graph as the user built it and
+ * its canonical form (canonical.h): dead nodes gone, order free of names and build order, repeated layers
+ * rolled. */
+#ifndef CORE_GRAPH_GRAPH_H
+#define CORE_GRAPH_GRAPH_H
+
+#include "core/graph/spec.h"
+
+typedef int value; /* index into graph.values; -1: none */
+
+typedef enum value_kind { VALUE_LEAF, VALUE_RESULT, VALUE_CARRY } value_kind;
+
+typedef struct value_info {
+    value_kind kind;
+    int owner;  /* leaf, node or loop */
+    int result; /* VALUE_RESULT: which; VALUE_CARRY: which carry of the loop */
+    ein_dtype dtype;
+    int rank;
+    i64 shape[EIN_MAX_RANK];
+} value_info;
+
+typedef enum leaf_kind { LEAF_INPUT, LEAF_PARAMETER, LEAF_STATE, LEAF_CONSTANT } leaf_kind;
+
+typedef struct leaf {
+    leaf_kind kind;
+    value value;
+    const char *name;    /* "" for constants */
+    const void *data;    /* LEAF_CONSTANT: on the graph's arena */
+    /* Canonical form only: a leaf used inside a loop stands for one tensor per iteration. */
+    int n_members;
+    const int *members;  /* leaves of the user's graph; n_members = 1 or the loop's count */
+} leaf;
+
+typedef enum op_kind {
+    OP_MAP,       /* merge over the aggregated labels of body(operands): elementwise, einsum, sum, max, mean, rope */
+    OP_ROW,       /* stages of statistics over the two-step label, then an expression: softmax, rms_norm */
+    OP_ATTENTION, /* online softmax over keys */
+    OP_GATHER,    /* rows of a table by index: embedding */
+    OP_MOVE,      /* same elements under another index map: reshape, permute, slice, concat */
+    OP_APPEND,    /* write rows into a state at a run-time position, in place */
+    OP_CUSTOM     /* a user's */
+} op_kind;
+
+enum { MAX_STAGES = 3 };
+
+typedef struct row_stage {
+    merge_kind kind; /* MERGE_SUM or MERGE_MAX */
+    expr body;       /* arguments: the operands, then the statistics of earlier stages */
+} row_stage;
+
+typedef struct attention_attrs {
+    bool causal;
+    double scale;
+    int position, length; /* run-time scalars, or -1 */
+} attention_attrs;
+
+typedef struct custom_attrs {
+    const char *name, *version, *kernel, *grid;
+    void (*reference)(const ein_array *operands, ein_array *results, void *user);
+    void *user;
+} custom_attrs;
+
+/* Fixed label numbers of some kinds, so that families and evaluator need not guess.
+ * OP_ATTENTION: b, kv head, group, query, key, head size, value size. Operands q [b,h,g,s,d], k [b,h,t,d],
+ * v [b,h,t,e] (as terms); states m [b,h,g,s], l [b,h,g,s], o [b,h,g,s,e].
+ * OP_GATHER: operands ids [rows], table [v,d]; result [rows,d]; v is aggregated (sum).
+ * OP_APPEND: operands state [.., t, ..], rows [.., s, ..]; result as the state. */
+enum { ATT_B, ATT_H, ATT_G, ATT_S, ATT_T, ATT_D, ATT_E, ATT_LABELS };
+enum { GATHER_ROWS, GATHER_V, GATHER_D, GATHER_LABELS };
+
+typedef struct node {
+    op_kind kind;
+    const char *name; /* the public call's name without "ein_": "linear" */
+    spec spec;
+    value *operands;  /* spec.n_operands */
+    value *results;   /* spec.n_results */
+    expr body;        /* OP_MAP: of the operands; OP_ROW: of the operands, then the statistics */
+    bool product;     /* OP_MAP: body is x0 * x1 and the merge a plain sum: a matrix product may do it */
+    int n_stages;     /* OP_ROW */
+    row_stage stages[MAX_STAGES];
+    attention_attrs attention;
+    int scalar;         /* OP_APPEND: run-time position, or -1 */
+    int append_t, append_s; /* OP_APPEND: the labels of the state's and the rows' axis */
+    custom_attrs custom;
+} node;
+
+/* In the rolled form, nodes [lo, hi) run `count` times. A carry's value is `init` before the first iteration
+ * and `next` of the iteration before afterwards. */
+typedef struct carry { value value, init, next; } carry;
+typedef struct loop {
+    int lo, hi, count;
+    int n_carries;
+    carry *carries;
+} loop;
+
+typedef struct output { const char *name; value value; } output;
+
+/* The largest value a run-time scalar may take: `rows` at scalar must stay inside `extent`. */
+typedef struct scalar_bound { int scalar; i64 rows, extent; const char *what; } scalar_bound;
+
+typedef struct graph {
+    arena arena;
+    error error; /* the first one */
+    struct { int n, room; value_info *items; } values;
+    struct { int n, room; leaf *items; } leaves;
+    struct { int n, room; node *items; } nodes;
+    struct { int n, room; output *items; } outputs;
+    struct { int n, room; const char **items; } scalars;
+    struct { int n, room; scalar_bound *items; } bounds;
+    struct { int n, room; loop *items; } loops; /* canonical form only; ordered, disjoint */
+} graph;
+
+struct ein_graph { graph g; };
+
+/* Elements of a value. */
+i64 ein__value_numel(const graph *g, value v);
+/* Verifier: every operand is defined before its use, maps fit their values, loops nest rightly, a state is
+ * updated at most once and not read beside its update. Fails with EIN_INTERNAL or, for the last, EIN_INVALID. */
+ein_status ein__graph_check(const graph *g, error *e);
+/* Stable text, one line a node. */
+void ein__graph_print(const graph *g, text *out);
+/* Key material of a canonical graph: no names but custom ops'. */
+void ein__graph_key(const graph *g, text *key);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The program: buffers, and for every device an ordered list of steps. Rolled: the steps of a loop body stand
+ * once. Read-only after lowering. */
+#ifndef CORE_PLAN_PROGRAM_H
+#define CORE_PLAN_PROGRAM_H
+
+#include "core/graph/graph.h"
+#include "core/kernel/dialect.h"
+#include "core/plan/machine.h"
+
+/* A pointer argument's memory. */
+typedef enum space {
+    SPACE_BUFFER, /* buffer `index` of the program's static buffers */
+    SPACE_LEAF,   /* leaf `index`, block `block`, on the step's or the named device; in a loop the member of
+                     the iteration */
+    SPACE_INPUT,  /* host memory bound to leaf `index` */
+    SPACE_OUTPUT, /* host memory bound to output `index` */
+    SPACE_TABLE   /* constant words of the program, at `index` */
+} space;
+
+typedef struct place {
+    space space;
+    int index;
+    int device; /* whose memory; HOST for inputs and outputs */
+    int block;  /* SPACE_LEAF */
+} place;
+
+typedef enum arg_kind { ARG_POINTER, ARG_I64, ARG_F32, ARG_SCALAR } arg_kind;
+
+typedef struct arg {
+    arg_kind kind;
+    place place;      /* ARG_POINTER */
+    i64 value;        /* ARG_I64: the value; ARG_POINTER: byte offset; ARG_SCALAR: added to the scalar */
+    double f32;       /* ARG_F32 */
+    int scalar;       /* ARG_SCALAR: which; ARG_POINTER: run-time scalar added to the offset, or -1 */
+    i64 scalar_bytes; /* ARG_POINTER: bytes per unit of the scalar */
+    bool written;     /* ARG_POINTER: the step writes there */
+} arg;
+
+/* A matrix product for the target's library: C[m,n] = A[m,k] B[k,n], row-major f32, row strides; ta: A is
+ * stored [k,m]; tb: B is stored [n,k]. Up to 3 batch dimensions with strides in elements. Arguments of the
+ * step: A, B, C. */
+typedef struct gemm {
+    i64 m, n, k, lda, ldb, ldc;
+    bool ta, tb;
+    int n_batch;
+    i64 batch[3], stride_a[3], stride_b[3], stride_c[3];
+} gemm;
+
+typedef enum step_kind { STEP_KERNEL, STEP_GEMM } step_kind;
+
+/* Wait until `device` has finished its step `step` (index in that device's list), of the iteration `lag`
+ * iterations before this one if both are in the same loop. */
+typedef struct wait { int device, step, lag; } wait;
+
+typedef struct step {
+    step_kind kind;
+    int device;
+    int order;        /* number in the program's total order (one legal sequential order) */
+    int node;         /* of the canonical graph; -1: moves a leaf or an output */
+    const char *what; /* "linear", "exchange q", for printing */
+    int kernel;       /* STEP_KERNEL: index into kernels */
+    i64 grid[3];
+    gemm gemm;        /* STEP_GEMM */
+    int n_args;
+    arg *args;
+    int n_waits;
+    wait *waits;
+    i64 remote_bytes; /* predicted bytes touched in other devices' memory */
+} step;
+
+/* Bytes on one device. In a loop a carried buffer alternates between two places by the iteration's parity:
+ * in iteration i it is at offset[(i + phase) % 2]. */
+typedef struct buffer {
+    int device;
+    i64 bytes;
+    i64 offset[2];
+    bool alternates;
+    int phase;
+    int first, last; /* orders of the steps between which it is live */
+} buffer;
+
+/* One device's list: steps [0, lo) once, loop bodies in turn, and so on: region r of all devices is the same
+ * loop (or none). */
+typedef struct region { int lo, hi, count; } region;
+
+typedef struct device_program {
+    int n_steps;
+    const step *steps;
+    int n_regions; /* in order, covering all steps; count = 1 for straight parts */
+    const region *regions;
+    i64 buffer_bytes; /* size of the device's activation memory */
+} device_program;
+
+typedef struct program {
+    int n_devices;
+    device_program devices[MAX_DEVICES];
+    int n_kernels;
+    kernel_text *kernels;
+    int n_buffers;
+    buffer *buffers;
+    i64 n_table;
+    i64 *table;        /* constant words, copied to every device that reads them */
+    i64 remote_bytes;  /* predicted, one run, all iterations */
+} program;
+
+#endif

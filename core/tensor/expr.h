@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scalar expressions: the join function of an elementwise op, the combine and finalizer of a merge. One tree
+ * is read three ways: parsed from text, printed as kernel text, evaluated on the host. */
+#ifndef CORE_TENSOR_EXPR_H
+#define CORE_TENSOR_EXPR_H
+
+#include "core/base/arena.h"
+#include "core/base/text.h"
+#include "core/tensor/dtype.h"
+
+typedef enum expr_op {
+    X_CONST, X_ARG, /* leaves: a number; argument i */
+    X_ADD, X_SUB, X_MUL, X_DIV, X_MIN, X_MAX, X_POW, X_LT, X_LE, X_GT, X_GE, X_EQ, /* two operands */
+    X_NEG, X_ABS, X_EXP, X_LOG, X_SQRT, X_RSQRT, X_SIN, X_COS, X_TANH, X_SIGMOID, X_ERF, X_RELU, /* one */
+    X_WHERE /* three: condition != 0 ? a : b */
+} expr_op;
+
+typedef struct expr_node {
+    expr_op op;
+    int a, b, c;  /* operands, earlier nodes; X_ARG: a is the argument's index */
+    double value; /* X_CONST */
+} expr_node;
+
+typedef struct expr {
+    int n; /* the last node is the root; n = 0: no expression */
+    expr_node *nodes;
+} expr;
+
+/* Parse `source`; argument names are prefix + number ("x0", "x1" for prefix "x", count 2). Two prefixes may
+ * be given ("a", "b"): b's indices follow a's. Numbers are as in C. Fails with EIN_INVALID, naming the
+ * column. */
+ein_status ein__expr_parse(arena *a, const char *source, const char *prefix_a, int count_a, const char *prefix_b,
+                           int count_b, expr *out, error *e);
+/* Append C text of the expression; args[i] is the text for argument i. Constants are printed so that they
+ * read back to the same float bits. */
+void ein__expr_print(const expr *x, const char *const *args, text *out);
+/* Evaluate in f64 / plain f32. */
+double ein__expr_eval(const expr *x, const double *args);
+float ein__expr_eval_f32(const expr *x, const float *args);
+/* Copy with argument i replaced by map[i]. */
+ein_status ein__expr_copy(arena *a, const expr *x, const int *map, expr *out);
+/* Number of arithmetic nodes, for the cost model. */
+int ein__expr_work(const expr *x);
+void ein__expr_key(const expr *x, text *key);
+
+#endif

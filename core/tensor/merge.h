@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How partial results of an aggregation are joined. A merge has a tuple of states; `combine` joins two
+ * tuples; `finalize` turns the joined tuple into the op's results. Pure data. */
+#ifndef CORE_TENSOR_MERGE_H
+#define CORE_TENSOR_MERGE_H
+
+#include "core/tensor/expr.h"
+#include "ein/op.h"
+
+enum { MAX_STATES = EIN_MAX_STATES, MAX_RESULTS = 4 };
+
+typedef struct merge {
+    const char *name;
+    int n_states;
+    double identity[MAX_STATES];
+    expr combine[MAX_STATES]; /* arguments: states of a, then states of b */
+    int n_results;
+    expr finalize[MAX_RESULTS]; /* arguments: the states; n = 0: result i is state i */
+} merge;
+
+/* The score of a key that is not seen, and the identity of a maximum: finite, so that two empty partials
+ * merge without a NaN. */
+#define EIN__LOWEST (-3e38)
+
+typedef enum merge_kind { MERGE_SUM, MERGE_MAX, MERGE_MIN, MERGE_SOFTMAX, MERGE_SOFTMAX_STATE } merge_kind;
+
+/* Built-in merges. MERGE_SOFTMAX: states m, l, o; result o / l, 0 where l is 0 (flash attention's online
+ * softmax, Milakov and Gimelshein 2018). MERGE_SOFTMAX_STATE: the same, results m, l, o. `scale` multiplies the
+ * result of MERGE_SUM (mean: 1/n; else 1). */
+ein_status ein__merge_make(arena *a, merge_kind kind, double scale, merge **out);
+void ein__merge_key(const merge *m, text *key);
+
+#endif
