@@ -113,6 +113,10 @@ typedef struct graph {
 
 struct ein_graph { graph g; };
 
+/* A pure view: the result is the operand under another shape. It has no kernel and no choice. */
+bool ein__node_is_view(const node *n);
+/* The value that `v` is a view of, through any number of views. */
+value ein__value_source(const graph *g, value v);
 /* Elements of a value. */
 i64 ein__value_numel(const graph *g, value v);
 /* Verifier: every operand is defined before its use, maps fit their values, loops nest rightly, a state is
@@ -120,6 +124,8 @@ i64 ein__value_numel(const graph *g, value v);
 ein_status ein__graph_check(const graph *g, error *e);
 /* Stable text, one line a node. */
 void ein__graph_print(const graph *g, text *out);
+/* Key material of one node, without its operands: nodes that may be the same kernel have the same. */
+void ein__node_key(const node *n, text *key);
 /* Key material of a canonical graph: no names but custom ops'. */
 void ein__graph_key(const graph *g, text *key);
 

@@ -29,11 +29,12 @@ typedef struct kernel_text {
     int threads;      /* of a block; a multiple of 32, at most 1024 */
 } kernel_text;
 
-/* Copies the body on `a`. */
+/* Copies the body on `a`. EIN_INVALID for a count of threads that no block may have. */
 ein_status ein__kernel_make(arena *a, const char *body, int threads, kernel_text *out);
 
 /* A whole translation unit for n kernels: prelude, a marker line, bodies. `counting` (host only) makes LD and
  * ST tally. */
+#define EIN__KERNEL_MARK "/* kernels */\n"
 ein_status ein__kernel_source(reading r, bool counting, const kernel_text *const *kernels, int n, text *out);
 
 /* Entry of a host kernel: runs all blocks of the grid. Same name as the kernel. */

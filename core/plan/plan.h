@@ -10,7 +10,8 @@
 typedef struct plan {
     int n_devices;
     int n_nodes;
-    choice *nodes;     /* per node of the canonical graph; OP_APPEND: ignored, it follows its state's layout */
+    choice *nodes;     /* per node of the canonical graph; views have none (n_tuples = 0); an OP_APPEND's result
+                          must lie as its state's leaf does */
     int n_leaves;
     relation *leaves;  /* per canonical leaf: parameters, constants and states; inputs lie whole on HOST */
     int n_carries;

@@ -25,12 +25,20 @@ typedef struct place {
     int block;  /* SPACE_LEAF */
 } place;
 
-typedef enum arg_kind { ARG_POINTER, ARG_I64, ARG_F32, ARG_SCALAR } arg_kind;
+typedef enum arg_kind {
+    ARG_POINTER,
+    ARG_I64,
+    ARG_F32,
+    ARG_SCALAR,
+    ARG_SOURCES /* pointer to an array of addresses: those of the next `value` arguments, which are pointers and
+                   are not passed themselves */
+} arg_kind;
 
 typedef struct arg {
     arg_kind kind;
     place place;      /* ARG_POINTER */
-    i64 value;        /* ARG_I64: the value; ARG_POINTER: byte offset; ARG_SCALAR: added to the scalar */
+    i64 value;        /* ARG_I64: the value; ARG_POINTER: byte offset; ARG_SCALAR: added to the scalar;
+                         ARG_SOURCES: how many */
     double f32;       /* ARG_F32 */
     int scalar;       /* ARG_SCALAR: which; ARG_POINTER: run-time scalar added to the offset, or -1 */
     i64 scalar_bytes; /* ARG_POINTER: bytes per unit of the scalar */
@@ -55,6 +63,7 @@ typedef struct wait { int device, step, lag; } wait;
 
 typedef struct step {
     step_kind kind;
+    int region;
     int device;
     int order;        /* number in the program's total order (one legal sequential order) */
     int node;         /* of the canonical graph; -1: moves a leaf or an output */
@@ -69,32 +78,39 @@ typedef struct step {
     i64 remote_bytes; /* predicted bytes touched in other devices' memory */
 } step;
 
-/* Bytes on one device. In a loop a carried buffer alternates between two places by the iteration's parity:
- * in iteration i it is at offset[(i + phase) % 2]. */
+/* Bytes on one device. A carried value's buffer alternates between two places by the parity of its loop's
+ * iteration (0 before the loop, the last one after it): it is at offset[(iteration + phase) % 2]. */
 typedef struct buffer {
     int device;
     i64 bytes;
     i64 offset[2];
-    bool alternates;
+    int loop;        /* -1: does not alternate; offset[0] */
     int phase;
+    int pair;        /* -1, or the buffer whose two places it shares, with the other phase */
     int first, last; /* orders of the steps between which it is live */
 } buffer;
 
-/* One device's list: steps [0, lo) once, loop bodies in turn, and so on: region r of all devices is the same
- * loop (or none). */
-typedef struct region { int lo, hi, count; } region;
+/* One device's list in order: region r of every device is the same straight part or the same loop. */
+typedef struct region {
+    int lo, hi; /* steps of the device's list */
+    int count;  /* 1 for a straight part */
+    int loop;   /* -1: straight */
+} region;
 
 typedef struct device_program {
     int n_steps;
-    const step *steps;
-    int n_regions; /* in order, covering all steps; count = 1 for straight parts */
-    const region *regions;
+    step *steps;
+    const region *regions; /* program.n_regions, covering all steps */
     i64 buffer_bytes; /* size of the device's activation memory */
 } device_program;
 
 typedef struct program {
     int n_devices;
     device_program devices[MAX_DEVICES];
+    int n_regions;
+    int n_loops;
+    const int *loop_counts;
+    const int *leaf_loop; /* per canonical leaf: the loop whose iteration picks its member, or -1 */
     int n_kernels;
     kernel_text *kernels;
     int n_buffers;
@@ -102,6 +118,13 @@ typedef struct program {
     i64 n_table;
     i64 *table;        /* constant words, copied to every device that reads them */
     i64 remote_bytes;  /* predicted, one run, all iterations */
+    int n_steps;       /* of all devices, loop bodies once */
+    int max_args, max_sources; /* of one step */
 } program;
+
+/* Verifier: no two live buffers overlap, nothing is read before it is written, every read and every reuse of
+ * another device's memory is ordered by waits, waits refer to earlier steps (so they have no cycle). */
+ein_status ein__program_check(const program *p, error *e);
+void ein__program_print(const program *p, text *out);
 
 #endif

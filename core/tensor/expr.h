@@ -31,9 +31,11 @@ typedef struct expr {
  * column. */
 ein_status ein__expr_parse(arena *a, const char *source, const char *prefix_a, int count_a, const char *prefix_b,
                            int count_b, expr *out, error *e);
-/* Append C text of the expression; args[i] is the text for argument i. Constants are printed so that they
- * read back to the same float bits. */
+/* Append C text of the expression; args[i] is the text for argument i: a name, a call or in
+ * parentheses. Constants are printed so that they read back to the same float bits. */
 void ein__expr_print(const expr *x, const char *const *args, text *out);
+/* One constant as the printer spells it: "0.5f", "(-1.0f)", "K_INF", "K_NAN". */
+void ein__expr_print_number(double value, text *out);
 /* Evaluate in f64 / plain f32. */
 double ein__expr_eval(const expr *x, const double *args);
 float ein__expr_eval_f32(const expr *x, const float *args);

@@ -22,8 +22,8 @@ typedef struct view {
     i64 offset; /* elements */
     i64 stride[MAX_LABELS];
     ein_dtype dtype;
-    i64 range_lo[MAX_LABELS], range_hi[MAX_LABELS]; /* TERM_RANGE operands: label values [lo, hi) inside the box
-                                (relative to it) that this operand covers; else the whole box */
+    i64 range_lo[MAX_LABELS], range_hi[MAX_LABELS]; /* TERM_RANGE operands: label values [lo, hi) inside the
+                                box (relative to it) that this operand covers; else the whole box */
     int scalar;         /* run-time scalar that shifts the view, or -1 */
     i64 scalar_stride;  /* elements per unit of it */
 } view;

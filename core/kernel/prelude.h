@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The prelude of a unit: types and macros of one reading, memory accesses, then the functions that both
+ * readings share. */
+#ifndef CORE_KERNEL_PRELUDE_H
+#define CORE_KERNEL_PRELUDE_H
+
+extern const char ein__prelude_cuda[];
+extern const char ein__prelude_host[];
+extern const char ein__prelude_access[];   /* LD, ST */
+extern const char ein__prelude_counting[]; /* LD, ST that tally (host) */
+extern const char ein__prelude_common[];
+
+#endif

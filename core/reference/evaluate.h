@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What both precisions of the evaluator share: tensors as they are stored, index maps as affine functions,
+ * walks over label points, threads, and which nodes and values are needed until when. */
+#ifndef CORE_REFERENCE_EVALUATE_H
+#define CORE_REFERENCE_EVALUATE_H
+
+#include "core/reference/reference.h"
+
+typedef enum storage { STORE_F32, STORE_F64, STORE_I32, STORE_I64 } storage;
+
+/* Leaves stay in their own dtype and are converted where they are read. */
+typedef struct tensor {
+    const void *data;
+    void *owned; /* data, if the evaluator made it */
+    storage storage;
+} tensor;
+
+i64 ein__storage_bytes(storage s);
+/* Not rounded to the precision of the evaluation. */
+double ein__tensor_load(const tensor *t, i64 i);
+
+typedef struct evaluation {
+    const graph *g;
+    const reference_bindings *b;
+    error *e;
+    int threads;
+    int n_needed;      /* nodes that the outputs need */
+    bool *needed;      /* per node */
+    int *last_use;     /* per value: the last needed node that reads it; nodes.n: an output; -1: none */
+    tensor *values;    /* per value */
+} evaluation;
+
+/* Free with ein__evaluation_free even on failure. */
+ein_status ein__evaluation_make(evaluation *v, const graph *g, const reference_bindings *b, error *e);
+void ein__evaluation_free(evaluation *v);
+/* Free the values that node `at` read or wrote last. */
+void ein__evaluation_release(evaluation *v, int at);
+/* Give a result its storage; zeros. */
+ein_status ein__evaluation_result(evaluation *v, const node *n, int result, storage s);
+/* Value of a run-time scalar; 0 for scalar -1. */
+i64 ein__evaluation_scalar(const evaluation *v, int scalar);
+
+/* A linear index as base + sum of stride[label] * point[label]. */
+typedef struct affine {
+    i64 base;
+    i64 stride[MAX_LABELS];
+} affine;
+
+/* The index maps of a node over the box of label points at which every operand has an element. Points are
+ * counted from the box's low corner. */
+typedef struct frame {
+    int n_labels;
+    i64 extent[MAX_LABELS];
+    bool partial; /* the box is not the whole label space */
+    int n_maps;   /* `count` operands from `first`, then the results */
+    affine *maps;
+} frame;
+
+ein_status ein__frame_make(frame *f, const evaluation *v, const node *n, int first, int count);
+void ein__frame_free(frame *f);
+/* Points of a set of labels. */
+i64 ein__frame_points(const frame *f, uint32_t labels);
+/* out[i] = offset of map `m` at point i of `labels`, without the base. */
+void ein__frame_offsets(const frame *f, int m, uint32_t labels, i64 *out);
+
+/* An odometer over the points of some labels, the first label slowest, that carries one offset per map. */
+typedef struct walk {
+    const frame *f;
+    int n;
+    int labels[MAX_LABELS];
+    i64 at[MAX_LABELS];
+    i64 *offset; /* the caller's, f->n_maps of them */
+} walk;
+
+void ein__walk_make(walk *w, const frame *f, uint32_t labels, i64 *offset);
+/* To point `index`; offsets count from `from`, or from the bases where it is NULL. */
+void ein__walk_seek(walk *w, const i64 *from, i64 index);
+void ein__walk_next(walk *w);
+
+/* Run tasks 0 .. n-1, each once, in any order, on at most `threads` threads. */
+enum { MAX_THREADS = 64 };
+typedef void (*reference_task)(void *job, int thread, i64 index);
+void ein__reference_parallel(int threads, i64 n, reference_task task, void *job);
+
+#endif

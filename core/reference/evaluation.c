@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which nodes the outputs need, how long each value is kept, and the threads. Node order is a topological
+ * order, so one pass backwards finds both. */
+#define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/alloc.h"
+#include "core/reference/evaluate.h"
+
+i64 ein__storage_bytes(storage s) { return s == STORE_F32 || s == STORE_I32 ? 4 : 8; }
+
+double ein__tensor_load(const tensor *t, i64 i)
+{
+    switch (t->storage) {
+    case STORE_F32: return (double)((const float *)t->data)[i];
+    case STORE_F64: return ((const double *)t->data)[i];
+    case STORE_I32: return ((const int32_t *)t->data)[i];
+    default: return (double)((const i64 *)t->data)[i];
+    }
+}
+
+static void find_needed(evaluation *v)
+{
+    const graph *g = v->g;
+    for (int i = 0; i < g->values.n; i++) v->last_use[i] = -1;
+    for (int i = 0; i < g->outputs.n; i++) v->last_use[g->outputs.items[i].value] = g->nodes.n;
+    for (int i = g->nodes.n - 1; i >= 0; i--) {
+        const node *n = &g->nodes.items[i];
+        for (int r = 0; r < n->spec.n_results; r++) v->needed[i] |= v->last_use[n->results[r]] >= 0;
+        if (!v->needed[i]) continue;
+        v->n_needed++;
+        for (int o = 0; o < n->spec.n_operands; o++) {
+            int *last = &v->last_use[n->operands[o]];
+            if (*last < 0) *last = i;
+        }
+    }
+}
+
+static ein_status bind_leaf(evaluation *v, int i)
+{
+    static const storage stores[] = {[EIN_F32] = STORE_F32, [EIN_I32] = STORE_I32, [EIN_I64] = STORE_I64};
+    const leaf *l = &v->g->leaves.items[i];
+    ein_dtype d = v->g->values.items[l->value].dtype;
+    const void *data = v->b->leaves != NULL ? v->b->leaves[i] : NULL;
+    if (data == NULL) data = l->data;
+    if (v->last_use[l->value] < 0) return EIN_OK;
+    if (!ein__dtype_built(d)) {
+        return ein__fail(v->e, EIN_DTYPE, "reference: %s has dtype %s", l->name, ein__dtype_name(d));
+    }
+    if (data == NULL && ein__value_numel(v->g, l->value) > 0) {
+        return ein__fail(v->e, EIN_INVALID, "reference: %s is not bound", l->name);
+    }
+    v->values[l->value] = (tensor){data, NULL, stores[d]};
+    return EIN_OK;
+}
+
+static int count_threads(int asked)
+{
+    long n = asked > 0 ? asked : sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : (int)n;
+}
+
+ein_status ein__evaluation_make(evaluation *v, const graph *g, const reference_bindings *b, error *e)
+{
+    memset(v, 0, sizeof *v);
+    v->g = g;
+    v->b = b;
+    v->e = e;
+    v->threads = count_threads(b->threads);
+    if (g->loops.n != 0) return ein__fail(e, EIN_INTERNAL, "reference: the graph is rolled");
+    if (g->scalars.n > 0 && b->scalars == NULL) {
+        return ein__fail(e, EIN_INVALID, "reference: scalar %s is not bound", g->scalars.items[0]);
+    }
+    v->needed = ein__calloc((size_t)g->nodes.n, sizeof *v->needed);
+    v->last_use = ein__calloc((size_t)g->values.n, sizeof *v->last_use);
+    v->values = ein__calloc((size_t)g->values.n, sizeof *v->values);
+    if (v->needed == NULL || v->last_use == NULL || v->values == NULL) return EIN_NO_MEMORY;
+    find_needed(v);
+    for (int i = 0; i < g->leaves.n; i++) TRY(bind_leaf(v, i));
+    return EIN_OK;
+}
+
+static void drop(evaluation *v, value x)
+{
+    ein__free(v->values[x].owned);
+    v->values[x] = (tensor){0};
+}
+
+void ein__evaluation_free(evaluation *v)
+{
+    for (int i = 0; v->values != NULL && i < v->g->values.n; i++) drop(v, i);
+    ein__free(v->values);
+    ein__free(v->last_use);
+    ein__free(v->needed);
+}
+
+void ein__evaluation_release(evaluation *v, int at)
+{
+    const node *n = &v->g->nodes.items[at];
+    for (int i = 0; i < n->spec.n_operands; i++) {
+        if (v->last_use[n->operands[i]] == at) drop(v, n->operands[i]);
+    }
+    for (int i = 0; i < n->spec.n_results; i++) {
+        if (v->last_use[n->results[i]] < 0) drop(v, n->results[i]);
+    }
+}
+
+ein_status ein__evaluation_result(evaluation *v, const node *n, int result, storage s)
+{
+    tensor *t = &v->values[n->results[result]];
+    i64 numel = ein__value_numel(v->g, n->results[result]);
+    t->storage = s;
+    t->data = t->owned = ein__calloc((size_t)numel, (size_t)ein__storage_bytes(s));
+    if (t->owned != NULL) return EIN_OK;
+    return ein__fail(v->e, EIN_NO_MEMORY, "reference: %s: no memory for %lld elements", n->name,
+                     (long long)numel);
+}
+
+i64 ein__evaluation_scalar(const evaluation *v, int scalar) { return scalar < 0 ? 0 : v->b->scalars[scalar]; }
+
+typedef struct pool {
+    reference_task task;
+    void *job;
+    i64 n;
+    _Atomic i64 next;
+} pool;
+
+typedef struct worker {
+    pool *pool;
+    int thread;
+    pthread_t id;
+} worker;
+
+static void *work(void *argument)
+{
+    worker *w = argument;
+    for (i64 i; (i = atomic_fetch_add(&w->pool->next, 1)) < w->pool->n;) w->pool->task(w->pool->job, w->thread, i);
+    return NULL;
+}
+
+void ein__reference_parallel(int threads, i64 n, reference_task task, void *job)
+{
+    pool p = {.task = task, .job = job, .n = n};
+    worker workers[MAX_THREADS];
+    int started = 1;
+    if (threads > n) threads = (int)n;
+    /* A thread that cannot be had only makes the others do more. */
+    for (; started < threads; started++) {
+        workers[started] = (worker){.pool = &p, .thread = started};
+        if (pthread_create(&workers[started].id, NULL, work, &workers[started]) != 0) break;
+    }
+    workers[0] = (worker){.pool = &p};
+    work(&workers[0]);
+    for (int i = 1; i < started; i++) pthread_join(workers[i].id, NULL);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The built-in merges, each a row of text: the expressions are the definition. */
+#include "core/tensor/merge.h"
+
+#include <math.h>
+#include <string.h>
+
+/* exp of the distance to the joined maximum, by which each side's sums shrink. */
+#define SHRINK(side) "exp(" side "0 - max(a0, b0))"
+#define JOIN(state) "a" state " * " SHRINK("a") " + b" state " * " SHRINK("b")
+
+typedef struct recipe {
+    const char *name;
+    int n_states, n_results;
+    double identity[MAX_STATES];
+    const char *combine[MAX_STATES];
+    const char *finalize; /* of the only result, or NULL */
+} recipe;
+
+static const recipe recipes[] = {
+    [MERGE_SUM] = {"sum", 1, 1, {0}, {"a0 + b0"}, NULL},
+    [MERGE_MAX] = {"max", 1, 1, {-INFINITY}, {"max(a0, b0)"}, NULL},
+    [MERGE_MIN] = {"min", 1, 1, {INFINITY}, {"min(a0, b0)"}, NULL},
+    [MERGE_SOFTMAX] = {"softmax", 3, 1, {EIN__LOWEST, 0, 0},
+        {"max(a0, b0)", JOIN("1"), JOIN("2")}, "where(a1 == 0, 0, a2 / a1)"},
+    [MERGE_SOFTMAX_STATE] = {"softmax-state", 3, 3, {EIN__LOWEST, 0, 0},
+        {"max(a0, b0)", JOIN("1"), JOIN("2")}, NULL}};
+
+/* The expression state 0 * scale. */
+static ein_status scale_state(arena *a, double scale, expr *out)
+{
+    NEW(a, out->nodes, 3);
+    out->nodes[0] = (expr_node){.op = X_ARG};
+    out->nodes[1] = (expr_node){.op = X_CONST, .value = scale};
+    out->nodes[2] = (expr_node){.op = X_MUL, .a = 0, .b = 1};
+    out->n = 3;
+    return EIN_OK;
+}
+
+ein_status ein__merge_make(arena *a, merge_kind kind, double scale, merge **out)
+{
+    merge *m;
+    const recipe *r = &recipes[kind];
+    NEW(a, m, 1);
+    m->name = r->name;
+    m->n_states = r->n_states;
+    m->n_results = r->n_results;
+    memcpy(m->identity, r->identity, sizeof m->identity);
+    for (int i = 0; i < r->n_states; i++)
+        TRY(ein__expr_parse(a, r->combine[i], "a", r->n_states, "b", r->n_states, &m->combine[i], NULL));
+    if (r->finalize != NULL)
+        TRY(ein__expr_parse(a, r->finalize, "a", r->n_states, NULL, 0, &m->finalize[0], NULL));
+    if (kind == MERGE_SUM && scale != 1.0) TRY(scale_state(a, scale, &m->finalize[0]));
+    *out = m;
+    return EIN_OK;
+}
+
+void ein__merge_key(const merge *m, text *key)
+{
+    ein__key_bytes(key, 'm', m->name, strlen(m->name));
+    ein__key_int(key, 's', m->n_states);
+    for (int i = 0; i < m->n_states; i++) {
+        int64_t bits;
+        memcpy(&bits, &m->identity[i], sizeof bits);
+        ein__key_int(key, 'i', bits);
+        ein__expr_key(&m->combine[i], key);
+    }
+    ein__key_int(key, 'r', m->n_results);
+    for (int i = 0; i < m->n_results; i++) ein__expr_key(&m->finalize[i], key);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Command lines: words and "--name value" options, and the exit codes of every command. */
+#ifndef TOOLS_ARGS_H
+#define TOOLS_ARGS_H
+
+#include <stdbool.h>
+
+#include "ein/status.h"
+
+enum { EXIT_DONE = 0, EXIT_WRONG = 1, EXIT_USAGE = 2, EXIT_MISSING = 3 };
+
+/* What failed, as an exit code: input is 2, a missing device, target or compiler 3, the rest 1. */
+int exit_of(ein_status status);
+
+/* All options that any command has. A command names those that it takes. */
+typedef struct args {
+    const char *words[8]; /* MODEL, ... */
+    int n_words;
+    int devices; /* 0: not given */
+    const char *machine, *target, *plan;
+    bool check, json, explain, progress, quick;
+    int repeat;
+    long bytes;
+} args;
+
+/* `takes`: names of options, separated by blanks, as "devices json". Reports to stderr what is wrong, and
+ * returns EXIT_DONE or EXIT_USAGE. */
+int args_parse(int argc, char **argv, const char *takes, int least_words, int most_words, args *out);
+
+/* "host:N" of --devices, or --machine; given both, they must agree. Returns an exit code. */
+int args_machine(const args *a, char *out, int room);
+/* EXIT_MISSING, said to stderr, where --target is not built. */
+int args_target(const args *a);
+
+/* "ein: MESSAGE" to stderr; returns `code`. */
+int complain(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

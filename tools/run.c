@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ein run MODEL: one workload on one machine, in one row. */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "tools/args.h"
+#include "tools/commands.h"
+#include "tools/measure.h"
+#include "tools/report.h"
+
+static bool read_file(const char *path, text *out)
+{
+    char part[4096];
+    FILE *f = fopen(path, "rb");
+    if (f == NULL) return false;
+    for (size_t n; (n = fread(part, 1, sizeof part, f)) > 0;) ein__text_bytes(out, part, n);
+    bool ok = ferror(f) == 0;
+    fclose(f);
+    return ok && ein__text_status(out) == EIN_OK;
+}
+
+/* Of a result that was wrong nothing is timed or counted. */
+static json_t *row_of(const session *s, const measure *m)
+{
+    bool timed = !m->checked || m->verdict.ok;
+    json_t *row = json_object();
+    json_object_set_new(row, "model", json_string(s->work->name));
+    json_object_set_new(row, "target", json_string("host"));
+    json_object_set_new(row, "devices", json_integer(ein_context_device_count(s->context)));
+    json_object_set_new(row, "cache",
+                        json_string(m->cold.searches == 0 && m->cold.compiles == 0 ? "hit" : "miss"));
+    json_object_set_new(row, "cold_ms", report_number(m->cold_ms));
+    json_object_set_new(row, "warm_ms", timed ? report_number(m->warm_ms) : json_null());
+    json_object_set_new(row, "median_ms", timed ? report_number(m->median_ms) : json_null());
+    json_object_set_new(row, "predicted_ms", report_number(m->cold.predicted_us * 1e-3));
+    json_object_set_new(row, "bytes_moved", timed ? json_integer(m->moved) : json_null());
+    json_object_set_new(row, "predicted_bytes", json_integer(m->cold.predicted_bytes));
+    json_object_set_new(row, "searches", json_integer(m->cold.searches));
+    json_object_set_new(row, "compiles", json_integer(m->cold.compiles));
+    json_object_set_new(row, "warm_compiles", timed ? json_integer(m->warm.compiles) : json_null());
+    json_object_set_new(row, "kernels", json_integer(m->cold.kernels));
+    json_object_set_new(row, "weight_bytes", json_integer(m->cold.weight_bytes));
+    json_object_set_new(row, "buffer_bytes", json_integer(m->cold.buffer_bytes));
+    json_object_set_new(row, "max_rel_error", m->checked ? report_number(m->verdict.error) : json_null());
+    json_object_set_new(row, "worst_row", m->checked ? report_number(m->verdict.worst_row) : json_null());
+    json_object_set_new(row, "repeats", json_boolean(m->repeats));
+    json_object_set_new(row, "ok", json_boolean(measure_ok(m)));
+    return row;
+}
+
+static void say_why(const measure *m)
+{
+    if (m->checked && !m->verdict.ok) {
+        complain(0, "the result is wrong: error %.3g by norm (at most 1e-5), %.3g of the worst row's bound",
+                 m->verdict.error, m->verdict.worst_row);
+    } else if (m->moved != m->cold.predicted_bytes) {
+        complain(0, "%lld bytes were moved, %lld were predicted", (long long)m->moved,
+                 (long long)m->cold.predicted_bytes);
+    } else if (!m->repeats) {
+        complain(0, "two runs gave different bits");
+    }
+}
+
+static int run_session(session *s, const args *a, const char *plan)
+{
+    measure m;
+    ein_status status = measure_session(s, plan, a->check, a->repeat, &m);
+    progress_end(s->work->progress);
+    int code = exit_of(status);
+    if (status != EIN_OK) {
+        const char *detail = ein_context_detail(s->context);
+        complain(0, "%s", s->message[0] != 0 ? s->message : s->work->error.line);
+        if (detail[0] != 0) fprintf(stderr, "%s\n", detail);
+    } else {
+        report r;
+        report_begin(&r, a->json);
+        json_t *row = row_of(s, &m);
+        if (a->explain && a->json)
+            json_object_set_new(row, "explain", json_string(ein_program_explain(m.program.program)));
+        if (a->explain && !a->json) printf("%s\n", ein_program_explain(m.program.program));
+        report_row(&r, row);
+        code = report_end(&r) && measure_ok(&m) ? EXIT_DONE : EXIT_WRONG;
+        say_why(&m);
+    }
+    session_release(&m.program);
+    return code;
+}
+
+static int run_workload(workload *w, const args *a, const char *machine, const char *plan)
+{
+    session s;
+    ein_status status = workload_open(w, a->words[0], w->progress);
+    if (status == EIN_OK && w->model.note != NULL) fprintf(stderr, "ein: note: %s\n", w->model.note);
+    if (status == EIN_OK) status = workload_fill(w);
+    progress_end(w->progress);
+    if (status != EIN_OK) return complain(exit_of(status), "%s", w->error.line);
+    status = session_open(&s, w, machine, NULL);
+    int code = status == EIN_OK ? run_session(&s, a, plan) : complain(exit_of(status), "%s", s.message);
+    session_close(&s);
+    return code;
+}
+
+int command_run(int argc, char **argv)
+{
+    args a;
+    char machine[256];
+    progress p;
+    text plan = {0};
+    int code =
+        args_parse(argc, argv, "devices machine target check repeat json plan explain progress", 1, 1, &a);
+    if (code == EXIT_DONE) code = args_target(&a);
+    if (code == EXIT_DONE) code = args_machine(&a, machine, sizeof machine);
+    if (code != EXIT_DONE) return code;
+    if (a.plan != NULL && !read_file(a.plan, &plan)) {
+        ein__text_free(&plan);
+        return complain(EXIT_USAGE, "plan file \"%s\": %s", a.plan, strerror(errno));
+    }
+    progress_begin(&p, a.progress);
+    workload w = {.progress = &p};
+    code = run_workload(&w, &a, machine, a.plan != NULL ? ein__text_get(&plan) : NULL);
+    workload_close(&w);
+    ein__text_free(&plan);
+    return code;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The library as its users call it. The leaves' names are all that ties the graph to the data. */
+#include "tools/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/parallel.h"
+
+static ein_status failed(session *s, ein_status status, const char *line)
+{
+    snprintf(s->message, sizeof s->message, "%s", line[0] != 0 ? line : ein_status_name(status));
+    return status;
+}
+
+static ein_status add_weights(session *s)
+{
+    const graph *g = &s->work->graph->g;
+    for (int i = 0; i < g->leaves.n; i++) {
+        const leaf *l = &g->leaves.items[i];
+        const value_info *v = &g->values.items[l->value];
+        if (l->kind != LEAF_PARAMETER) continue;
+        TRY(ein_weights_add(s->weights, l->name, v->dtype, v->rank, v->shape, s->work->leaves[i],
+                            EIN_BORROW));
+    }
+    return EIN_OK;
+}
+
+static ein_status make_outputs(session *s)
+{
+    const graph *g = &s->work->graph->g;
+    NEW(&s->arena, s->outputs, g->outputs.n);
+    NEW(&s->arena, s->bytes, g->outputs.n);
+    for (int i = 0; i < g->outputs.n; i++) {
+        s->bytes[i] = workload_bytes(g, g->outputs.items[i].value);
+        NEW(&s->arena, s->outputs[i], s->bytes[i] / sizeof(float));
+    }
+    return EIN_OK;
+}
+
+ein_status session_open(session *s, workload *w, const char *machine, const char *cache_dir)
+{
+    memset(s, 0, sizeof *s);
+    s->work = w;
+    ein_context_options options = {.size = sizeof options,
+                                   .machine = machine,
+                                   .cache_dir = cache_dir,
+                                   .progress = progress_report,
+                                   .progress_user = w->progress,
+                                   .message = s->message,
+                                   .message_bytes = sizeof s->message};
+    ein_status status = ein_context_create(&s->context, &options);
+    if (status != EIN_OK) return status;
+    status = make_outputs(s);
+    if (status != EIN_OK) return failed(s, status, "no memory for the outputs");
+    status = ein_weights_create(&s->weights, s->context);
+    if (status == EIN_OK) status = add_weights(s);
+    return status == EIN_OK ? status : failed(s, status, ein_context_error(s->context));
+}
+
+void session_close(session *s)
+{
+    ein_state_free(s->state);
+    ein_weights_free(s->weights);
+    ein_context_free(s->context);
+    ein__arena_free(&s->arena);
+}
+
+static ein_status compile(session *s, const ein_graph *g, const char *plan, bool counting, prepared *out)
+{
+    ein_compile_options options = {
+        .size = sizeof options, .weights = s->weights, .state = s->state, .plan = plan, .counting = counting};
+    ein_status status = ein_compile(&out->program, s->context, g, &options);
+    if (status == EIN_OK) status = ein_run_create(&out->run, out->program);
+    return status == EIN_OK ? status : failed(s, status, ein_context_error(s->context));
+}
+
+/* Run the graph that writes the cached rows. Its outputs only keep the appends alive. */
+static ein_status prime(session *s, const prepared *p, arena *a)
+{
+    const graph *g = &s->work->graph->g, *prime = &s->work->prime->g;
+    for (int i = 0; i < g->leaves.n; i++) {
+        const leaf *l = &g->leaves.items[i];
+        if (l->kind != LEAF_STATE) continue;
+        const value_info *v = &g->values.items[l->value];
+        const char *name = workload_rows_name(a, l->name);
+        if (name == NULL) return EIN_NO_MEMORY;
+        i64 rows = v->shape[0] * v->shape[1] * s->work->model.use.cached * v->shape[3];
+        TRY(ein_run_input(p->run, name, s->work->rows[i], (size_t)rows * sizeof(float)));
+    }
+    for (int i = 0; i < prime->outputs.n; i++) {
+        float *ignored;
+        size_t bytes = workload_bytes(prime, prime->outputs.items[i].value);
+        NEW(a, ignored, bytes / sizeof *ignored);
+        TRY(ein_run_output(p->run, prime->outputs.items[i].name, ignored, bytes));
+    }
+    TRY(ein_run_state(p->run, s->state));
+    return ein_run_once(p->run);
+}
+
+static ein_status make_state(session *s, const prepared *p)
+{
+    ein_status status = ein_state_create(&s->state, p->program);
+    if (status != EIN_OK) return failed(s, status, ein_context_error(s->context));
+    prepared filler = {0};
+    arena a = {0};
+    status = compile(s, s->work->prime, NULL, false, &filler);
+    if (status == EIN_OK) {
+        status = prime(s, &filler, &a);
+        if (status != EIN_OK) failed(s, status, ein_run_error(filler.run));
+    }
+    session_release(&filler);
+    ein__arena_free(&a);
+    return status;
+}
+
+static ein_status bind(session *s, ein_run *run)
+{
+    const graph *g = &s->work->graph->g;
+    for (int i = 0; i < g->leaves.n; i++) {
+        const leaf *l = &g->leaves.items[i];
+        if (l->kind != LEAF_INPUT) continue;
+        TRY(ein_run_input(run, l->name, s->work->leaves[i], workload_bytes(g, l->value)));
+    }
+    for (int i = 0; i < g->outputs.n; i++) {
+        TRY(ein_run_output(run, g->outputs.items[i].name, s->outputs[i], s->bytes[i]));
+    }
+    for (int i = 0; i < g->scalars.n; i++) {
+        TRY(ein_run_scalar(run, g->scalars.items[i], s->work->scalars[i]));
+    }
+    return s->state != NULL ? ein_run_state(run, s->state) : EIN_OK;
+}
+
+ein_status session_prepare(session *s, const char *plan, bool counting, prepared *out)
+{
+    memset(out, 0, sizeof *out);
+    TRY(compile(s, s->work->graph, plan, counting, out));
+    if (s->work->prime != NULL && s->state == NULL) {
+        double began = clock_seconds();
+        TRY(make_state(s, out));
+        s->prime_seconds += clock_seconds() - began;
+    }
+    ein_status status = bind(s, out->run);
+    return status == EIN_OK ? status : failed(s, status, ein_run_error(out->run));
+}
+
+ein_status session_run(session *s, const prepared *p)
+{
+    ein_status status = ein_run_once(p->run);
+    return status == EIN_OK ? status : failed(s, status, ein_run_error(p->run));
+}
+
+void session_release(prepared *p)
+{
+    ein_run_free(p->run);
+    ein_program_free(p->program);
+    memset(p, 0, sizeof *p);
+}
+
+float **session_copy_outputs(session *s)
+{
+    int n = s->work->graph->g.outputs.n;
+    float **copy = ein__arena_get(&s->arena, (size_t)n, sizeof *copy);
+    for (int i = 0; i < n && copy != NULL; i++) {
+        copy[i] = ein__arena_get(&s->arena, s->bytes[i], 1);
+        if (copy[i] == NULL) return NULL;
+        memcpy(copy[i], s->outputs[i], s->bytes[i]);
+    }
+    return copy;
+}
+
+bool session_same_outputs(const session *s, float *const *outputs)
+{
+    for (int i = 0; i < s->work->graph->g.outputs.n; i++) {
+        if (memcmp(outputs[i], s->outputs[i], s->bytes[i]) != 0) return false;
+    }
+    return true;
+}
