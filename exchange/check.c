@@ -30,6 +30,7 @@ typedef struct checker {
     int n_factors;
     i64 suffix[ROOM], extent[ROOM]; /* of each factor, major first */
     cuboid *boxes; /* of the transfers */
+    int *mine;     /* room for the transfers of one block */
 } checker;
 
 static ein_status wrong(checker *c, int i, const char *what)
@@ -255,8 +256,7 @@ static i64 box_volume(const checker *c, const cuboid *b)
 static ein_status check_tiling(checker *c, int block, int device)
 {
     i64 covered = 0, size = ein__block_numel(c->p->to, block);
-    int *mine, n = 0;
-    NEW(&c->a, mine, c->x->n_transfers);
+    int *mine = c->mine, n = 0;
     for (int i = 0; i < c->x->n_transfers; i++) {
         if (c->x->transfers[i].dst_block != block || c->x->transfers[i].dst_device != device) continue;
         for (int k = 0; k < n; k++)
@@ -313,6 +313,7 @@ static ein_status check_all(checker *c)
     if (c->x->incompatible || !find_factors(c))
         return ein__fail(c->e, EIN_INTERNAL, "exchange: the factorizations have no common refinement");
     NEW(&c->a, c->boxes, c->x->n_transfers);
+    NEW(&c->a, c->mine, c->x->n_transfers);
     for (int i = 0; i < c->x->n_transfers; i++) TRY(check_transfer(c, i));
     for (int b = 0; b < to->n_blocks; b++)
         for (int d = 0; d <= HOST; d++)

@@ -36,7 +36,7 @@ static int list(const cache *c, bool json)
     return code;
 }
 
-static int trim(const cache *c, long bytes)
+static int trim(cache *c, long bytes)
 {
     error e = {0};
     int removed = 0;
@@ -50,7 +50,7 @@ static int trim(const cache *c, long bytes)
     return exit_of(status);
 }
 
-static int act(const cache *c, const args *a)
+static int act(cache *c, const args *a)
 {
     const char *action = a->words[0];
     if (c->dir == NULL)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a long command is doing, on stderr: a line that is overwritten on a terminal, else a line per stage. */
+/* What a long command does, on stderr: on a terminal a line that is overwritten, else a line per stage. */
 #ifndef TOOLS_PROGRESS_H
 #define TOOLS_PROGRESS_H
 

@@ -26,29 +26,22 @@ static bool read_file(const char *path, text *out)
 static json_t *row_of(const session *s, const measure *m)
 {
     bool timed = !m->checked || m->verdict.ok;
-    json_t *row = json_object();
-    json_object_set_new(row, "model", json_string(s->work->name));
-    json_object_set_new(row, "target", json_string("host"));
-    json_object_set_new(row, "devices", json_integer(ein_context_device_count(s->context)));
-    json_object_set_new(row, "cache",
-                        json_string(m->cold.searches == 0 && m->cold.compiles == 0 ? "hit" : "miss"));
-    json_object_set_new(row, "cold_ms", report_number(m->cold_ms));
-    json_object_set_new(row, "warm_ms", timed ? report_number(m->warm_ms) : json_null());
-    json_object_set_new(row, "median_ms", timed ? report_number(m->median_ms) : json_null());
-    json_object_set_new(row, "predicted_ms", report_number(m->cold.predicted_us * 1e-3));
-    json_object_set_new(row, "bytes_moved", timed ? json_integer(m->moved) : json_null());
-    json_object_set_new(row, "predicted_bytes", json_integer(m->cold.predicted_bytes));
-    json_object_set_new(row, "searches", json_integer(m->cold.searches));
-    json_object_set_new(row, "compiles", json_integer(m->cold.compiles));
-    json_object_set_new(row, "warm_compiles", timed ? json_integer(m->warm.compiles) : json_null());
-    json_object_set_new(row, "kernels", json_integer(m->cold.kernels));
-    json_object_set_new(row, "weight_bytes", json_integer(m->cold.weight_bytes));
-    json_object_set_new(row, "buffer_bytes", json_integer(m->cold.buffer_bytes));
-    json_object_set_new(row, "max_rel_error", m->checked ? report_number(m->verdict.error) : json_null());
-    json_object_set_new(row, "worst_row", m->checked ? report_number(m->verdict.worst_row) : json_null());
-    json_object_set_new(row, "repeats", json_boolean(m->repeats));
-    json_object_set_new(row, "ok", json_boolean(measure_ok(m)));
-    return row;
+    const ein_program_stats *cold = &m->cold;
+    return json_pack(
+        "{s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:I,"
+        " s:i, s:i, s:o, s:i, s:I, s:I, s:o, s:o, s:b, s:b}",
+        "model", s->work->name, "target", "host", "devices", ein_context_device_count(s->context), "cache",
+        cold->searches == 0 && cold->compiles == 0 ? "hit" : "miss", "cold_ms", report_number(m->cold_ms),
+        "warm_ms", timed ? report_number(m->warm_ms) : json_null(), "median_ms",
+        timed ? report_number(m->median_ms) : json_null(), "predicted_ms",
+        report_number(cold->predicted_us * 1e-3), "bytes_moved", timed ? json_integer(m->moved) : json_null(),
+        "predicted_bytes", (json_int_t)cold->predicted_bytes, "searches", cold->searches, "compiles",
+        cold->compiles, "warm_compiles", timed ? json_integer(m->warm.compiles) : json_null(), "kernels",
+        cold->kernels, "weight_bytes", (json_int_t)cold->weight_bytes, "buffer_bytes",
+        (json_int_t)cold->buffer_bytes, "max_rel_error",
+        m->checked ? report_number(m->verdict.error) : json_null(), "worst_row",
+        m->checked ? report_number(m->verdict.worst_row) : json_null(), "repeats", (int)m->repeats, "ok",
+        (int)measure_ok(m));
 }
 
 static void say_why(const measure *m)
@@ -77,10 +70,10 @@ static int run_session(session *s, const args *a, const char *plan)
     } else {
         report r;
         report_begin(&r, a->json);
+        const char *explain = a->explain ? ein_program_explain(m.program.program) : NULL;
         json_t *row = row_of(s, &m);
-        if (a->explain && a->json)
-            json_object_set_new(row, "explain", json_string(ein_program_explain(m.program.program)));
-        if (a->explain && !a->json) printf("%s\n", ein_program_explain(m.program.program));
+        if (explain != NULL && a->json) json_object_set_new(row, "explain", json_string(explain));
+        if (explain != NULL && !a->json) printf("%s\n", explain);
         report_row(&r, row);
         code = report_end(&r) && measure_ok(&m) ? EXIT_DONE : EXIT_WRONG;
         say_why(&m);

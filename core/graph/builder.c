@@ -76,12 +76,12 @@ bool ein__call_begin(ein_graph *g, const char *call, int n, const ein_tensor *op
     return true;
 }
 
-ein_tensor ein__call_end(ein_graph *g, const char *call, ein_status status, value v)
+ein_tensor ein__call_end(ein_graph *g, const char *call, ein_status status, const value *v)
 {
     error *e = &g->g.error;
     if (status != EIN_OK && e->status == EIN_OK)
         ein__fail(e, status, "%s: %s", call, ein_status_name(status));
-    return (ein_tensor){status == EIN_OK ? (uint32_t)(v + 1) : 0};
+    return (ein_tensor){status == EIN_OK ? (uint32_t)(*v + 1) : 0};
 }
 
 ein_status ein__check_scalar(graph *g, const char *call, ein_scalar s, int *out)
@@ -346,7 +346,7 @@ static ein_tensor named(ein_graph *g, leaf_kind kind, const char *name, ein_dtyp
 {
     if (g == NULL || g->g.error.status != EIN_OK) return (ein_tensor){0};
     value v = g->g.values.n;
-    return ein__call_end(g, kind_names[kind], add_named(&g->g, kind, name, dtype, rank, shape), v);
+    return ein__call_end(g, kind_names[kind], add_named(&g->g, kind, name, dtype, rank, shape), &v);
 }
 
 ein_tensor ein_input(ein_graph *g, const char *name, ein_dtype dtype, int rank, const int64_t *shape)
@@ -404,7 +404,7 @@ ein_tensor ein_constant(ein_graph *g, ein_dtype dtype, int rank, const int64_t *
 {
     if (g == NULL || g->g.error.status != EIN_OK) return (ein_tensor){0};
     value out = -1;
-    return ein__call_end(g, "constant", add_constant(&g->g, dtype, rank, shape, data, &out), out);
+    return ein__call_end(g, "constant", add_constant(&g->g, dtype, rank, shape, data, &out), &out);
 }
 
 static ein_status add_scalar(graph *g, const char *name)
@@ -422,7 +422,7 @@ ein_scalar ein_scalar_input(ein_graph *g, const char *name)
 {
     if (g == NULL || g->g.error.status != EIN_OK) return (ein_scalar){0};
     value index = g->g.scalars.n;
-    return (ein_scalar){ein__call_end(g, "scalar", add_scalar(&g->g, name), index).id};
+    return (ein_scalar){ein__call_end(g, "scalar", add_scalar(&g->g, name), &index).id};
 }
 
 static ein_status add_output(graph *g, const char *name, ein_tensor x)
@@ -444,7 +444,7 @@ static ein_status add_output(graph *g, const char *name, ein_tensor x)
 void ein_output(ein_graph *g, const char *name, ein_tensor x)
 {
     if (g == NULL || g->g.error.status != EIN_OK) return;
-    ein__call_end(g, "output", add_output(&g->g, name, x), 0);
+    ein__call_end(g, "output", add_output(&g->g, name, x), &(value){0});
 }
 
 int ein_tensor_shape(const ein_graph *g, ein_tensor x, int64_t *shape)

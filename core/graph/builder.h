@@ -3,7 +3,7 @@
  *
  *     if (!ein__call_begin(g, "softmax", 1, &x)) return (ein_tensor){0};
  *     value out = -1;
- *     return ein__call_end(g, "softmax", add_softmax(&g->g, ..., &out), out);
+ *     return ein__call_end(g, "softmax", add_softmax(&g->g, ..., &out), &out);
  *
  * and add_softmax checks, calls ein__node_start, adds labels and terms, and ends in ein__node_add. */
 #ifndef CORE_GRAPH_BUILDER_H
@@ -25,7 +25,7 @@ dims_text ein__dims_text(dims d);
  * a bad count, pointer or handle. */
 bool ein__call_begin(ein_graph *g, const char *call, int n, const ein_tensor *operands);
 /* Record a failure that is not on record yet (memory); the tensor of `v`, {0} on failure. */
-ein_tensor ein__call_end(ein_graph *g, const char *call, ein_status status, value v);
+ein_tensor ein__call_end(ein_graph *g, const char *call, ein_status status, const value *v);
 
 /* In a function that has the graph as `g`: record what is wrong with the call, and return its status. */
 #define REFUSE(status, ...) return ein__fail(&g->error, status, __VA_ARGS__)

@@ -76,9 +76,11 @@ static ein_status check_operand(const graph *g, int i, int k, error *e)
     int members = x->kind == VALUE_LEAF ? g->leaves.items[x->owner].n_members : 1, l = loop_of(g, i);
     if (members > 1 && (l < 0 || g->loops.items[l].count != members))
         WRONG("node %d (%s): operand %d stands for %d tensors", i, n->name, k, members);
-    for (int t = 0; t < n->spec.operands[k].n; t++)
-        if (n->spec.operands[k].terms[t].kind == TERM_ALL && n->spec.operands[k].terms[t].scalar >= g->scalars.n)
+    for (int j = 0; j < n->spec.operands[k].n; j++) {
+        const term *t = &n->spec.operands[k].terms[j];
+        if (t->kind == TERM_ALL && t->scalar >= g->scalars.n)
             WRONG("node %d (%s): operand %d reads a scalar that does not exist", i, n->name, k);
+    }
     return EIN_OK;
 }
 
@@ -95,8 +97,10 @@ static ein_status check_node(const graph *g, int i, error *e)
             WRONG("node %d (%s): result %d has %" PRId64 " elements, its map %" PRId64, i, n->name, r,
                   ein__value_numel(g, v), ein__map_numel(&n->spec.results[r]));
     }
-    if (n->n_stages < 0 || n->n_stages > MAX_STAGES) WRONG("node %d (%s): %d stages", i, n->name, n->n_stages);
-    if ((n->kind == OP_MAP || n->kind == OP_ROW) && n->body.n == 0) WRONG("node %d (%s) has no body", i, n->name);
+    if (n->n_stages < 0 || n->n_stages > MAX_STAGES)
+        WRONG("node %d (%s) has %d stages", i, n->name, n->n_stages);
+    if ((n->kind == OP_MAP || n->kind == OP_ROW) && n->body.n == 0)
+        WRONG("node %d (%s) has no body", i, n->name);
     return EIN_OK;
 }
 
@@ -157,14 +161,14 @@ static ein_status check_append(const graph *g, int i, error *e)
         for (int k = 0; k < other->spec.n_operands; k++) {
             if (other->operands[k] != state || (j == i && k == 0)) continue;
             if (other->kind == OP_APPEND && k == 0) WRONG("state '%.80s' is updated twice", name);
-            return ein__fail(e, EIN_INVALID, "state '%.80s' is read by %s beside its update: read the result of "
-                             "the update", name, other->name);
+            return ein__fail(e, EIN_INVALID, "state '%.80s' is read by %s beside its update; read its "
+                             "update's result", name, other->name);
         }
     }
     for (int k = 0; k < g->outputs.n; k++)
         if (g->outputs.items[k].value == state)
-            return ein__fail(e, EIN_INVALID, "state '%.80s' is output '%.80s' beside its update: give out the "
-                             "result of the update", name, g->outputs.items[k].name);
+            return ein__fail(e, EIN_INVALID, "state '%.80s' is read by output '%.80s' beside its "
+                             "update; read its update's result", name, g->outputs.items[k].name);
     return EIN_OK;
 }
 

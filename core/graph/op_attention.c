@@ -15,9 +15,9 @@ static ein_status read_options(graph *g, const ein_attention_options *given, i64
 {
     ein_attention_options o = {0};
     if (given != NULL) {
-        if (given->size < sizeof given->size)
+        if (given->size < sizeof o)
             REFUSE(EIN_INVALID, "%s: options.size is %zu", attention_name, given->size);
-        memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
+        o = *given;
     }
     if (!isfinite(o.scale)) REFUSE(EIN_INVALID, "%s: scale is %g", attention_name, o.scale);
     out->causal = o.causal != 0;
@@ -100,7 +100,7 @@ ein_tensor ein_scaled_dot_product_attention(ein_graph *g, ein_tensor q, ein_tens
 {
     if (!ein__call_begin(g, attention_name, 3, (ein_tensor[]){q, k, v})) return (ein_tensor){0};
     value operands[] = {ein__value(q), ein__value(k), ein__value(v)}, out = -1;
-    return ein__call_end(g, attention_name, add_attention(&g->g, operands, options, false, &out), out);
+    return ein__call_end(g, attention_name, add_attention(&g->g, operands, options, false, &out), &out);
 }
 
 void ein_scaled_dot_product_attention_partial(ein_graph *g, ein_tensor q, ein_tensor k, ein_tensor v,
@@ -115,7 +115,7 @@ void ein_scaled_dot_product_attention_partial(ein_graph *g, ein_tensor q, ein_te
     if (!ein__call_begin(g, attention_name, 3, (ein_tensor[]){q, k, v})) return;
     value operands[] = {ein__value(q), ein__value(k), ein__value(v)}, r[3] = {-1, -1, -1};
     ein_status status = add_attention(&g->g, operands, options, true, r);
-    for (int i = 0; i < 3; i++) out[i] = ein__call_end(g, attention_name, status, r[i]);
+    for (int i = 0; i < 3; i++) out[i] = ein__call_end(g, attention_name, status, &r[i]);
 }
 
 /* ---- rotary embedding ---- */
@@ -182,7 +182,7 @@ ein_tensor ein_rope(ein_graph *g, ein_tensor x, ein_tensor cosine, ein_tensor si
     value out = -1;
     ein_status status =
         add_rope(&g->g, ein__value(x), ein__value(cosine), ein__value(sine), position, &out);
-    return ein__call_end(g, "rope", status, out);
+    return ein__call_end(g, "rope", status, &out);
 }
 
 static ein_status check_tables(graph *g, const dims *d, i64 size, double theta)
@@ -224,6 +224,6 @@ void ein_rope_tables(ein_graph *g, int64_t positions, int64_t d, double theta, e
     arena scratch = {0};
     ein_status status = add_tables(&g->g, &scratch, positions, d, theta, out);
     ein__arena_free(&scratch);
-    *cosine = ein__call_end(g, "rope_tables", status, out[0]);
-    *sine = ein__call_end(g, "rope_tables", status, out[1]);
+    *cosine = ein__call_end(g, "rope_tables", status, &out[0]);
+    *sine = ein__call_end(g, "rope_tables", status, &out[1]);
 }

@@ -204,7 +204,7 @@ ein_tensor ein_einsum(ein_graph *g, const char *source, int n, const ein_tensor 
     if (!ein__call_begin(g, "einsum", n, operands)) return (ein_tensor){0};
     value v[MAX_CALL_OPERANDS], out = -1;
     for (int i = 0; i < n; i++) v[i] = ein__value(operands[i]);
-    return ein__call_end(g, "einsum", add_einsum(&g->g, source, n, v, &out), out);
+    return ein__call_end(g, "einsum", add_einsum(&g->g, source, n, v, &out), &out);
 }
 
 /* ---- matmul ---- */
@@ -257,7 +257,7 @@ ein_tensor ein_matmul(ein_graph *g, ein_tensor a, ein_tensor b)
 {
     if (!ein__call_begin(g, "matmul", 2, (ein_tensor[]){a, b})) return (ein_tensor){0};
     value out = -1;
-    return ein__call_end(g, "matmul", add_matmul(&g->g, (value[]){ein__value(a), ein__value(b)}, &out), out);
+    return ein__call_end(g, "matmul", add_matmul(&g->g, (value[]){ein__value(a), ein__value(b)}, &out), &out);
 }
 
 /* ---- linear ---- */
@@ -307,5 +307,5 @@ ein_tensor ein_linear(ein_graph *g, ein_tensor x, ein_tensor weight, ein_tensor 
     ein_tensor operands[] = {x, weight, bias};
     if (!ein__call_begin(g, "linear", bias.id != 0 ? 3 : 2, operands)) return (ein_tensor){0};
     value v[] = {ein__value(x), ein__value(weight)}, out = -1;
-    return ein__call_end(g, "linear", add_linear(&g->g, v, ein__value(bias), &out), out);
+    return ein__call_end(g, "linear", add_linear(&g->g, v, ein__value(bias), &out), &out);
 }

@@ -38,5 +38,5 @@ ein_tensor ein_embedding(ein_graph *g, ein_tensor ids, ein_tensor table)
     if (!ein__call_begin(g, "embedding", 2, (ein_tensor[]){ids, table})) return (ein_tensor){0};
     value out = -1;
     ein_status status = add_embedding(&g->g, (value[]){ein__value(ids), ein__value(table)}, &out);
-    return ein__call_end(g, "embedding", status, out);
+    return ein__call_end(g, "embedding", status, &out);
 }

@@ -27,7 +27,7 @@ static ein_tensor map(ein_graph *g, const char *name, const char *expression, in
     if (!ein__call_begin(g, name, n, operands)) return (ein_tensor){0};
     value v[MAX_CALL_OPERANDS], out = -1;
     for (int i = 0; i < n; i++) v[i] = ein__value(operands[i]);
-    return ein__call_end(g, name, ein__map_add(&g->g, name, expression, n, v, &out), out);
+    return ein__call_end(g, name, ein__map_add(&g->g, name, expression, n, v, &out), &out);
 }
 
 ein_tensor ein_map(ein_graph *g, const char *expression, int n, const ein_tensor *operands)

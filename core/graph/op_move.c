@@ -10,9 +10,9 @@
 
 /* ---- reshape ---- */
 
-/* Add a group's labels: `a` and `b` are the extents of neighbouring dimensions, major first, of equal product.
- * The suffix products of both are the places where one side's dimension ends; if each divides the next, the
- * steps between them are the labels, else the group is one label. */
+/* Add a group's labels: `a` and `b` are the extents of neighbouring dimensions, major first, of equal
+ * product. The suffix products of both are the places where one side's dimension ends; if each divides the
+ * next, the steps between them are the labels, else the group is one label. */
 static void add_group(spec *s, const i64 *a, int n_a, const i64 *b, int n_b)
 {
     i64 at[2 * EIN_MAX_RANK + 1] = {1}, pa = 1, pb = 1;
@@ -63,14 +63,17 @@ static ein_status infer(graph *g, i64 numel, dims *to)
     int unknown = -1;
     i64 rest = 1;
     dims given = *to;
-    for (int i = 0; i < to->rank; i++) {
-        if (to->at[i] == -1 && unknown >= 0) REFUSE(EIN_SHAPE, "reshape: two extents are -1");
-        if (to->at[i] == -1) unknown = i, to->at[i] = 1;
+    for (int i = 0; i < to->rank && i < EIN_MAX_RANK; i++) {
+        if (to->at[i] != -1) continue;
+        if (unknown >= 0) REFUSE(EIN_SHAPE, "reshape: two extents are -1");
+        unknown = i;
+        to->at[i] = 1;
     }
     TRY(ein__check_dims(g, "reshape", to));
     for (int i = 0; i < to->rank; i++) rest *= to->at[i];
-    if (unknown >= 0 && rest > 0 && numel % rest == 0) rest *= to->at[unknown] = numel / rest;
-    else if (unknown >= 0 && rest == 0) REFUSE(EIN_SHAPE, "reshape: %s: -1 could be anything", ein__dims_text(given).s);
+    if (unknown >= 0 && rest == 0)
+        REFUSE(EIN_SHAPE, "reshape: %s: -1 can be anything", ein__dims_text(given).s);
+    if (unknown >= 0 && numel % rest == 0) rest *= to->at[unknown] = numel / rest;
     if (rest != numel)
         REFUSE(EIN_SHAPE, "reshape: %" PRId64 " elements do not make %s", numel, ein__dims_text(given).s);
     return EIN_OK;
@@ -105,7 +108,7 @@ ein_tensor ein_reshape(ein_graph *g, ein_tensor x, int rank, const int64_t *shap
 {
     if (!ein__call_begin(g, "reshape", 1, &x)) return (ein_tensor){0};
     value out = -1;
-    return ein__call_end(g, "reshape", add_reshape(&g->g, ein__value(x), rank, shape, &out), out);
+    return ein__call_end(g, "reshape", add_reshape(&g->g, ein__value(x), rank, shape, &out), &out);
 }
 
 /* ---- permute ---- */
@@ -139,7 +142,7 @@ ein_tensor ein_permute(ein_graph *g, ein_tensor x, const int *axes)
 {
     if (!ein__call_begin(g, "permute", 1, &x)) return (ein_tensor){0};
     value out = -1;
-    return ein__call_end(g, "permute", add_permute(&g->g, ein__value(x), axes, &out), out);
+    return ein__call_end(g, "permute", add_permute(&g->g, ein__value(x), axes, &out), &out);
 }
 
 /* ---- slice and concat ---- */
@@ -185,7 +188,7 @@ ein_tensor ein_slice(ein_graph *g, ein_tensor x, int axis, int64_t start, int64_
 {
     if (!ein__call_begin(g, "slice", 1, &x)) return (ein_tensor){0};
     value out = -1;
-    return ein__call_end(g, "slice", add_slice(&g->g, ein__value(x), axis, start, end, &out), out);
+    return ein__call_end(g, "slice", add_slice(&g->g, ein__value(x), axis, start, end, &out), &out);
 }
 
 static ein_status add_concat(graph *g, int n, const value *operands, int axis, value *out)
@@ -212,7 +215,7 @@ ein_tensor ein_concat(ein_graph *g, int n, const ein_tensor *operands, int axis)
     if (!ein__call_begin(g, "concat", n, operands)) return (ein_tensor){0};
     value v[MAX_CALL_OPERANDS], out = -1;
     for (int i = 0; i < n; i++) v[i] = ein__value(operands[i]);
-    return ein__call_end(g, "concat", add_concat(&g->g, n, v, axis, &out), out);
+    return ein__call_end(g, "concat", add_concat(&g->g, n, v, axis, &out), &out);
 }
 
 /* ---- append ---- */
@@ -243,15 +246,15 @@ static ein_status check_rows(graph *g, const char *name, const dims *state, cons
         REFUSE(EIN_SHAPE, "state_append: state '%.80s' %s and rows %s differ in more than axis %d", name,
                ein__dims_text(*state).s, ein__dims_text(*rows).s, axis);
     if (rows->at[axis] > state->at[axis])
-        REFUSE(EIN_SHAPE, "state_append: %" PRId64 " rows for state '%.80s' of %" PRId64, rows->at[axis], name,
-               state->at[axis]);
+        REFUSE(EIN_SHAPE, "state_append: %" PRId64 " rows for state '%.80s' of %" PRId64, rows->at[axis],
+               name, state->at[axis]);
     return EIN_OK;
 }
 
 static ein_status add_append(graph *g, const value *operands, int axis, ein_scalar position, value *out)
 {
     node op;
-    const char *name;
+    const char *name = "";
     dims state = ein__dims(g, operands[0]), rows = ein__dims(g, operands[1]);
     TRY(ein__check_f32(g, "state_append", 2, operands));
     TRY(check_state(g, operands[0], &name));
@@ -276,5 +279,5 @@ ein_tensor ein_state_append(ein_graph *g, ein_tensor state, ein_tensor rows, int
 {
     if (!ein__call_begin(g, "state_append", 2, (ein_tensor[]){state, rows})) return (ein_tensor){0};
     value operands[] = {ein__value(state), ein__value(rows)}, out = -1;
-    return ein__call_end(g, "state_append", add_append(&g->g, operands, axis, position, &out), out);
+    return ein__call_end(g, "state_append", add_append(&g->g, operands, axis, position, &out), &out);
 }

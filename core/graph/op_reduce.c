@@ -80,7 +80,7 @@ static ein_tensor reduce(ein_graph *g, reduction r, ein_tensor x, int n, const i
     if (!ein__call_begin(g, r.name, 1, &x)) return (ein_tensor){0};
     value out = -1;
     ein_status status = add_reduction(&g->g, &r, ein__value(x), n, axes, keepdim != 0, &out);
-    return ein__call_end(g, r.name, status, out);
+    return ein__call_end(g, r.name, status, &out);
 }
 
 ein_tensor ein_sum(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim)

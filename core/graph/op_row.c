@@ -54,7 +54,7 @@ ein_tensor ein_softmax(ein_graph *g, ein_tensor x, int axis)
 {
     if (!ein__call_begin(g, "softmax", 1, &x)) return (ein_tensor){0};
     value out = -1;
-    return ein__call_end(g, "softmax", add_softmax(&g->g, ein__value(x), axis, &out), out);
+    return ein__call_end(g, "softmax", add_softmax(&g->g, ein__value(x), axis, &out), &out);
 }
 
 static ein_status check_norm(graph *g, int n, const value *operands, double eps)
@@ -88,5 +88,5 @@ ein_tensor ein_rms_norm(ein_graph *g, ein_tensor x, ein_tensor weight, double ep
     int n = weight.id != 0 ? 2 : 1;
     if (!ein__call_begin(g, "rms_norm", n, operands)) return (ein_tensor){0};
     value v[] = {ein__value(x), ein__value(weight)}, out = -1;
-    return ein__call_end(g, "rms_norm", add_rms_norm(&g->g, n, v, eps, &out), out);
+    return ein__call_end(g, "rms_norm", add_rms_norm(&g->g, n, v, eps, &out), &out);
 }

@@ -2,15 +2,16 @@
 /* What both readings share, so that their bits are equal: k_exp and what is built on it, minimum and maximum,
  * block collectives. Straight-line code with selects: the host's loops over threads vectorize through it.
  *
- * k_exp: exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. Adding 1.5 * 2^23 leaves n in the low bits
- * of t, from where it is added to the exponent of exp(r) = 1 + r + r^2 q(r). Results below 2^-126 are 0: the
- * device's instruction does so, and subnormals would be slow on the host. x + inf is inf or NaN as wanted.
+ * k_exp: exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. Adding 1.5 * 2^23 leaves n in the low
+ * bits of t, from where it is added to the exponent of exp(r) = 1 + r + r^2 q(r). Results below 2^-126 are 0:
+ * the device's instruction does so, and subnormals would be slow on the host. x + inf is inf or NaN.
  * k_tanh: x + x^3 q(x^2) below 0.625, else 1 - 2 / (exp(2x) + 1). The q are minimax fits of relative error
  * 3e-9 and 5e-9.
  *
- * k_sin, k_cos: x = n pi/2 + r. Below 105615, n times the first of three parts of pi/2 is exact (Cody and Waite);
- * above, n and r are read off the product of x's 24 bits with the 96 bits of 2/pi that matter to it (Payne and
- * Hanek). The device's own functions keep that product in an array, which costs a stack frame. */
+ * k_sin, k_cos: x = n pi/2 + r. Below 105615, n times the first of three parts of pi/2 is subtracted exactly
+ * (Cody and Waite); above, n and r are read off the product of x's 24 bits with the 96 bits of 2/pi that
+ * matter to it (Payne and Hanek). The device's own functions keep that product in an array, which costs a
+ * stack frame. */
 #include "core/kernel/prelude.h"
 
 const char ein__prelude_access[] =
@@ -52,10 +53,10 @@ const char ein__prelude_common[] =
     "FN_ u32 window_(u32 w_, u32 s_) {\n"
     "    return (u32)(((u64)two_over_pi_[w_] << 32 | two_over_pi_[w_ + 1]) >> (32 - s_));\n"
     "}\n"
-    /* The window starts at weight 2: of the product modulo 4 the top two bits are n, the rest is r / (pi/2). */
+    /* The window starts at weight 2: the top two bits of the product are n, the rest is r / (pi/2). */
     "FN_ float reduce_far_(float a_, u32 *n_) {\n"
-    "    const u32 bits_ = as_u32(a_), m_ = (bits_ & 0x7fffffu) | 0x800000u, at_bit_ = (bits_ >> 23) - 120u;\n"
-    "    const u32 w_ = at_bit_ >> 5, s_ = at_bit_ & 31u;\n"
+    "    const u32 bits_ = as_u32(a_), m_ = (bits_ & 0x7fffffu) | 0x800000u;\n"
+    "    const u32 at_bit_ = (bits_ >> 23) - 120u, w_ = at_bit_ >> 5, s_ = at_bit_ & 31u;\n"
     "    const u64 low_ = (u64)window_(w_ + 2u, s_) * m_;\n"
     "    const u64 mid_ = (u64)window_(w_ + 1u, s_) * m_ + (low_ >> 32);\n"
     "    const u32 high_ = window_(w_, s_) * m_ + (u32)(mid_ >> 32);\n"
@@ -71,7 +72,8 @@ const char ein__prelude_common[] =
     "FN_ float circle_(float a_, u32 quarter_) {\n"
     "    u32 n_;\n"
     "    const float r_ = a_ < 105615.0f ? reduce_near_(a_, &n_) : reduce_far_(a_, &n_), z_ = r_ * r_;\n"
-    "    float s_ = k_fma(2.71808972e-06f, z_, -0.000198393085f), c_ = k_fma(2.44329676e-05f, z_, -0.00138873141f);\n"
+    "    float s_ = k_fma(2.71808972e-06f, z_, -0.000198393085f);\n"
+    "    float c_ = k_fma(2.44329676e-05f, z_, -0.00138873141f);\n"
     "    s_ = k_fma(s_, z_, 0.00833332911f);\n"
     "    c_ = k_fma(c_, z_, 0.0416666456f);\n"
     "    s_ = k_fma(s_, z_, -0.166666672f);\n"
@@ -79,7 +81,9 @@ const char ein__prelude_common[] =
     "    const float v_ = ((n_ + quarter_) & 1u) ? k_fma(c_, z_, 1.0f) : k_fma(s_, r_ * z_, r_);\n"
     "    return as_f32(as_u32(v_) ^ ((n_ + quarter_) & 2u) << 30);\n"
     "}\n"
-    "FN_ float k_sin(float x_) { return as_f32(as_u32(circle_(k_abs(x_), 0u)) ^ (as_u32(x_) & 0x80000000u)); }\n"
+    "FN_ float k_sin(float x_) {\n"
+    "    return as_f32(as_u32(circle_(k_abs(x_), 0u)) ^ (as_u32(x_) & 0x80000000u));\n"
+    "}\n"
     "FN_ float k_cos(float x_) { return circle_(k_abs(x_), 1u); }\n"
     "FN_ float add_(float a_, float b_) { return a_ + b_; }\n"
 

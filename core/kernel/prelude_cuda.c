@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA C++ for NVRTC, without headers. A phase is a loop of one turn, so that `continue` leaves it and still
- * meets the barrier in the loop's last clause. The guards of the _N forms keep an outer `else` where it is. */
+ * meets the barrier in the loop's last clause. The guards of the _N forms take no `else` of the user's. */
 #include "core/kernel/prelude.h"
 
 const char ein__prelude_cuda[] =
@@ -13,7 +13,8 @@ const char ein__prelude_cuda[] =
     "#define IN_(T_, n_) const T_ *__restrict__ n_\n"
     "#define OUT_(T_, n_) T_ *__restrict__ n_\n"
     "#define VAL_(T_, n_) const T_ n_\n"
-    "#define KERNEL(P_) extern \"C\" __global__ void __launch_bounds__(THREADS) NAME(P_(IN_, OUT_, VAL_, COMMA_))\n"
+    "#define KERNEL(P_)"
+    " extern \"C\" __global__ void __launch_bounds__(THREADS) NAME(P_(IN_, OUT_, VAL_, COMMA_))\n"
     "#define bx ((i64)blockIdx.x)\n"
     "#define by ((i64)blockIdx.y)\n"
     "#define bz ((i64)blockIdx.z)\n"

@@ -137,7 +137,8 @@ typedef struct worker {
 static void *work(void *argument)
 {
     worker *w = argument;
-    for (i64 i; (i = atomic_fetch_add(&w->pool->next, 1)) < w->pool->n;) w->pool->task(w->pool->job, w->thread, i);
+    pool *p = w->pool;
+    for (i64 i; (i = atomic_fetch_add(&p->next, 1)) < p->n;) p->task(p->job, w->thread, i);
     return NULL;
 }
 

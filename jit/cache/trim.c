@@ -51,7 +51,7 @@ static ein_status scan(DIR *d, bool clean, arena *a, found_list *out)
         if (fstatat(dirfd(d), file->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(s.st_mode)) continue;
         if (entry) {
             found f = {.bytes = s.st_size, .used = s.st_mtim};
-            snprintf(f.name, sizeof f.name, "%s", file->d_name);
+            memcpy(f.name, file->d_name, strlen(file->d_name) + 1); /* its form bounds its length */
             PUSH(a, out, f);
         } else if (now - s.st_mtim.tv_sec > HOUR) {
             unlinkat(dirfd(d), file->d_name, 0);
@@ -110,7 +110,8 @@ ein_status ein__cache_trim(cache *c, i64 limit, int *removed, error *e)
 
 enum { MOST_HEAD = ENTRY_HEAD + ENTRY_ROW * ENTRY_SECTIONS };
 
-/* The start of the text for people, made safe to print; "" if it cannot be had. `head` has MOST_HEAD bytes. */
+/* The start of the text for people, made safe to print; "" if it cannot be had. `head` has MOST_HEAD
+ * bytes. */
 static void read_info(int dir, const found *f, unsigned char *head, char *out, size_t room)
 {
     uint64_t offset, n;

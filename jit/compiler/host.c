@@ -16,10 +16,11 @@
 #include "jit/compiler/report.h"
 #include "jit/compiler/scratch.h"
 
+#define GCC_ONLY "-fvect-cost-model=dynamic" /* clang, which needs it not, refuses it */
 static const char *const options[] = {
-    "-std=c11", "-O2", "-fvect-cost-model=dynamic", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
-    "-march=native", "-fPIC", "-shared", "-Wl,-z,defs", "-Werror=implicit-function-declaration",
-    "-Werror=int-conversion", "-Werror=incompatible-pointer-types"};
+    "-std=c11", "-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-march=native", "-fPIC",
+    "-shared", "-Wl,-z,defs", "-Werror=implicit-function-declaration", "-Werror=int-conversion",
+    "-Werror=incompatible-pointer-types", GCC_ONLY};
 enum { N_OPTIONS = sizeof options / sizeof *options, LOG_LIMIT = 1 << 20, OBJECT_LIMIT = 1 << 28 };
 
 static ein_status find_compiler(text *path, error *e)
@@ -35,7 +36,8 @@ static ein_status find_compiler(text *path, error *e)
         if (ein__program_find(names[i], path)) return EIN_OK;
         TRY(ein__text_status(path));
     }
-    return ein__fail(e, EIN_NO_DEVICE, "no C compiler: looked for cc, gcc and clang on PATH; EIN_CC may name one");
+    return ein__fail(e, EIN_NO_DEVICE,
+                     "no C compiler: looked for cc, gcc and clang on PATH; EIN_CC may name one");
 }
 
 /* What the compiler said, when it did not give an object. */
@@ -74,20 +76,23 @@ static ein_status make_files(job_files *f, error *e)
     return EIN_OK;
 }
 
+/* With the first `n_options` options; what it said in `log`. */
+static ein_status start(const job_files *f, int n_options, text *log, int *code, error *e)
+{
+    const char *argv[N_OPTIONS + 6] = {f->compiler.bytes, "-o", f->object.bytes, f->source.bytes, "-lm"};
+    for (int i = 0; i < n_options; i++) argv[5 + i] = options[i];
+    TRY(ein__program_run(argv, f->folder.bytes, f->log.bytes, code, e));
+    ein__text_free(log);
+    return ein__file_read(f->log.bytes, LOG_LIMIT, false, log, e);
+}
+
 static ein_status compile(const job_files *f, const char *source, text *object, text *log, error *e)
 {
-    const char *argv[N_OPTIONS + 6];
-    int n = 0, code;
-    argv[n++] = f->compiler.bytes;
-    for (int i = 0; i < N_OPTIONS; i++) argv[n++] = options[i];
-    argv[n++] = "-o";
-    argv[n++] = f->object.bytes;
-    argv[n++] = f->source.bytes;
-    argv[n++] = "-lm";
-    argv[n] = NULL;
+    int code;
     TRY(ein__file_publish(f->source.bytes, source, strlen(source), 0600, e));
-    TRY(ein__program_run(argv, f->folder.bytes, f->log.bytes, &code, e));
-    TRY(ein__file_read(f->log.bytes, LOG_LIMIT, false, log, e));
+    TRY(start(f, N_OPTIONS, log, &code, e));
+    if (code != 0 && strstr(ein__text_get(log), GCC_ONLY) != NULL)
+        TRY(start(f, N_OPTIONS - 1, log, &code, e));
     if (code != 0 || access(f->object.bytes, F_OK) != 0)
         return explain(f->compiler.bytes, code, log, source, e);
     TRY(ein__file_read(f->object.bytes, OBJECT_LIMIT, false, object, e));
@@ -115,8 +120,8 @@ ein_status ein__host_compile(const char *source, text *object, error *e)
 /* -march=native reads the CPU: the lines of its first core that name it and its instruction sets. */
 static ein_status add_cpu(text *key)
 {
-    static const char *const names[] = {"vendor_id", "cpu family", "model", "flags", "Features", "CPU implementer",
-                                        "CPU architecture", "CPU variant", "CPU part", "isa"};
+    static const char *const names[] = {"vendor_id", "cpu family", "model", "flags", "Features", "isa",
+                                        "CPU implementer", "CPU architecture", "CPU variant", "CPU part"};
     text info = {0};
     ein_status status = ein__file_read("/proc/cpuinfo", 1 << 24, true, &info, NULL);
     for (const char *p = ein__text_get(&info); status == EIN_OK && *p != 0 && *p != '\n';) {

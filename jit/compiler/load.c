@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loads a host object. dlopen knows libraries by path and by inode, and returns the old one when it meets
- * either again: so each load writes a file of its own, under a name new to this process. A root may be mounted
- * noexec: then the next one is tried. */
+ * either again: so each load writes a file of its own, under a name new to this process. A root may be
+ * mounted noexec: then the next one is tried. */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
 #include <string.h>

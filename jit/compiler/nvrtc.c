@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Source to machine code with NVRTC. Options: numbers as on the host (no contraction, exact division and root,
- * subnormals kept); hermetic (no include of the working folder, the process's stack limit left alone);
+/* Source to machine code with NVRTC. Options: numbers as on the host (no contraction, exact division and
+ * root, subnormals kept); hermetic (no include of the working folder, the process's stack limit left alone);
  * resources into the log, from where they are read. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -12,8 +13,8 @@
 #include "jit/compiler/nvrtc_library.h"
 #include "jit/compiler/report.h"
 
-enum { FIXED_OPTIONS = 6, MORE_OPTIONS = 3 };
-static const char *const options[FIXED_OPTIONS + MORE_OPTIONS] = {
+enum { FIXED_OPTIONS = 6, ALL_OPTIONS = 9 };
+static const char *const options[ALL_OPTIONS] = {
     "--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--ptxas-options=-v",
     /* Unknown to some NVRTC 12, and not needed for right code: */
     "--minimal", "--no-source-include", "--modify-stack-limit=false"};
@@ -33,8 +34,9 @@ static int worst(const char *log, const char *unit, int absent)
 {
     int most = absent;
     for (const char *p = strstr(log, unit); p != NULL; p = strstr(p + 1, unit)) {
-        int n = 0, scale = 1;
-        for (const char *d = p - 1; d >= log && *d >= '0' && *d <= '9'; d--, scale *= 10) n += (*d - '0') * scale;
+        const char *digits = p;
+        while (digits > log && digits[-1] >= '0' && digits[-1] <= '9') digits--;
+        const int n = atoi(digits);
         if (n > most) most = n;
     }
     return most;
@@ -50,27 +52,33 @@ static void read_resources(const char *log, nvrtc_result *out)
     out->shared_bytes = worst(log, " bytes smem", 0);
 }
 
+static ein_status refuse(const nvrtc_library *l, const char *architecture, error *e)
+{
+    enum { MOST = 64 };
+    char known[160] = "";
+    int n = 0, list[MOST] = {0};
+    if (l->count_architectures(&n) != NVRTC_SUCCESS || n > MOST) n = 0;
+    if (l->architectures(list) != NVRTC_SUCCESS) n = 0;
+    for (int i = 0; i < n; i++) {
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, " %d", list[i]);
+    }
+    return ein__fail(e, EIN_COMPILE_FAILED, "NVRTC %d.%d refuses architecture \"%.20s\"; it knows%s",
+                     l->major, l->minor, architecture, known);
+}
+
 static ein_status explain(const nvrtc_library *l, int code, const char *architecture, const text *log,
                           const char *source, error *e)
 {
     if (code == NVRTC_OUT_OF_MEMORY) return EIN_NO_MEMORY;
-    if (code == NVRTC_INVALID_OPTION) {
-        char known[160] = "";
-        int n = 0, list[64] = {0};
-        if (l->count_architectures(&n) != NVRTC_SUCCESS || n > 64 || l->architectures(list) != NVRTC_SUCCESS) n = 0;
-        for (int i = 0; i < n; i++) {
-            const size_t used = strlen(known);
-            snprintf(known + used, sizeof known - used, " %d", list[i]);
-        }
-        return ein__fail(e, EIN_COMPILE_FAILED, "NVRTC %d.%d refuses architecture \"%.20s\"; it knows%s", l->major,
-                         l->minor, architecture, known);
-    }
+    if (code == NVRTC_INVALID_OPTION) return refuse(l, architecture, e);
     ein__compiler_report(e, ein__text_get(log), source);
     return ein__fail(e, EIN_COMPILE_FAILED, "NVRTC %d.%d for %.20s: %.80s", l->major, l->minor, architecture,
                      l->error_string(code));
 }
 
-static ein_status get_binary(const nvrtc_library *l, nvrtc_program p, text *binary, nvrtc_result *out, error *e)
+static ein_status get_binary(const nvrtc_library *l, nvrtc_program p, text *binary, nvrtc_result *out,
+                             error *e)
 {
     int code = l->binary_size(p, &out->binary_bytes);
     if (code != NVRTC_SUCCESS || out->binary_bytes == 0)
@@ -87,13 +95,13 @@ static ein_status get_binary(const nvrtc_library *l, nvrtc_program p, text *bina
 }
 
 /* One program with the first n options; *code is NVRTC's answer. */
-static ein_status compile(const nvrtc_library *l, const char *source, const char *architecture, int n, int *code,
-                          text *binary, nvrtc_result *out, error *e)
+static ein_status compile(const nvrtc_library *l, const char *source, const char *architecture, int n,
+                          int *code, text *binary, nvrtc_result *out, error *e)
 {
     nvrtc_program p = NULL;
     text log = {0};
     char target[64];
-    const char *all[1 + FIXED_OPTIONS + MORE_OPTIONS] = {target};
+    const char *all[1 + ALL_OPTIONS] = {target};
     snprintf(target, sizeof target, "--gpu-architecture=%.40s", architecture);
     memcpy(all + 1, options, sizeof options);
     *code = l->create(&p, source, "unit.cu", 0, NULL, NULL);
@@ -122,11 +130,11 @@ ein_status ein__nvrtc_compile(const char *source, const char *architecture, text
                               error *e)
 {
     nvrtc_library l;
-    int code;
+    int code = NVRTC_SUCCESS;
     memset(out, 0, sizeof *out);
     TRY(ein__nvrtc_open(&l, e));
     const double start = now_ms();
-    ein_status status = compile(&l, source, architecture, FIXED_OPTIONS + MORE_OPTIONS, &code, binary, out, e);
+    ein_status status = compile(&l, source, architecture, ALL_OPTIONS, &code, binary, out, e);
     if (status == EIN_COMPILE_FAILED && code == NVRTC_INVALID_OPTION)
         status = compile(&l, source, architecture, FIXED_OPTIONS, &code, binary, out, e);
     out->compile_ms = now_ms() - start;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where NVRTC may be: $EIN_NVRTC (a file; nothing else is tried then), already in the process, on the loader's
- * path, below CUDA_HOME, CUDA_PATH, /usr/local/cuda, /usr/local/cuda-*. It looks for its builtins library by
- * bare name and has no path of its own, so that library is opened first by full path. */
+/* Where NVRTC may be: $EIN_NVRTC (a file; nothing else is tried then), already in the process, on the
+ * loader's path, below CUDA_HOME, CUDA_PATH, /usr/local/cuda, any /usr/local/cuda-X. It looks for its
+ * builtins library by bare name and has no path of its own, so that library is opened first by full path. */
 #define _GNU_SOURCE /* dladdr */
 #include "jit/compiler/nvrtc_library.h"
 
@@ -18,7 +18,8 @@ enum { N_SONAMES = sizeof sonames / sizeof *sonames };
 static void *open_named(int flags)
 {
     void *handle = NULL;
-    for (int i = 0; i < N_SONAMES && handle == NULL; i++) handle = dlopen(sonames[i], RTLD_NOW | RTLD_LOCAL | flags);
+    for (int i = 0; i < N_SONAMES && handle == NULL; i++)
+        handle = dlopen(sonames[i], RTLD_NOW | RTLD_LOCAL | flags);
     return handle;
 }
 
@@ -56,7 +57,8 @@ static ein_status find(void **out, error *e)
     if (*out == NULL) *out = open_below("/usr/local/cuda");
     if (*out == NULL) *out = open_below("/usr/local/cuda-*");
     if (*out != NULL) return EIN_OK;
-    return ein__fail(e, EIN_NO_DEVICE, "no NVRTC: looked for libnvrtc.so.13 and .12 on the loader's path and below "
+    return ein__fail(e, EIN_NO_DEVICE,
+                     "no NVRTC: looked for libnvrtc.so.13 and .12 on the loader's path and below "
                      "CUDA_HOME, CUDA_PATH, /usr/local/cuda; EIN_NVRTC may name the file");
 }
 
@@ -90,7 +92,7 @@ ein_status ein__nvrtc_open(nvrtc_library *out, error *e)
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *symbol = dlsym(handle, symbols[i].name);
         if (symbol == NULL)
-            return ein__fail(e, EIN_NO_DEVICE, "no NVRTC: the library found has no symbol %s", symbols[i].name);
+            return ein__fail(e, EIN_NO_DEVICE, "no NVRTC: the library found lacks %s", symbols[i].name);
         memcpy(symbols[i].slot, &symbol, sizeof symbol);
     }
     if (l.version(&l.major, &l.minor) != NVRTC_SUCCESS)

@@ -84,7 +84,7 @@ static int start(const char *const *argv, char **environment, const char *log, p
         posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
         problem = posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
         if (problem == 0)
-            problem = posix_spawn_file_actions_addopen(&files, 1, log, O_WRONLY | O_CREAT | O_EXCL, 0600);
+            problem = posix_spawn_file_actions_addopen(&files, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
         if (problem == 0) problem = posix_spawn_file_actions_adddup2(&files, 1, 2);
         if (problem == 0)
             problem = posix_spawn(pid, argv[0], &files, &how, (char *const *)(uintptr_t)argv, environment);

@@ -9,7 +9,7 @@
  * there is none (or no memory: see `path`). */
 bool ein__program_find(const char *name, text *path);
 
-/* Runs argv[0], with output and errors in the new file `log`, temporary files in `folder`, messages in
+/* Runs argv[0], with output and errors in the file `log`, temporary files in `folder`, messages in
  * English. EIN_OK once it has ended: *code is its exit code, or minus the signal that killed it. */
 ein_status ein__program_run(const char *const *argv, const char *folder, const char *log, int *code, error *e);
 

@@ -34,7 +34,7 @@ void ein__scratch_remove(const text *path)
     DIR *folder = path->n != 0 ? opendir(path->bytes) : NULL;
     if (folder == NULL) return;
     for (struct dirent *d; (d = readdir(folder)) != NULL;)
-        if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0) unlinkat(dirfd(folder), d->d_name, 0);
+        if (d->d_name[0] != '.' || strlen(d->d_name) > 2) unlinkat(dirfd(folder), d->d_name, 0);
     closedir(folder);
     rmdir(path->bytes);
 }

@@ -105,8 +105,24 @@ static void bases(emitter *e)
         LINE(e, "const i64 %s_b = ", n.s);
         for (int i = 0; i < e->loops.n_outer; i++)
             ein__text_add(&e->w->body, "%si%d * %s_o%d", i > 0 ? " + " : "", i, n.s, i);
-        ein__text_add(&e->w->body, e->loops.n_outer > 0 ? ";\n" : "0;\n");
+        if (e->loops.n_outer == 0) ein__text_add(&e->w->body, "0");
+        if (e->n->shift != NULL) ein__text_add(&e->w->body, is_output(e, v) ? " + t * y0_t" : " + s * x0_s");
+        ein__text_add(&e->w->body, ";\n");
     }
+}
+
+/* Blocks are rows times blocks of a row; those of rows that have no place leave. */
+static void shifted(emitter *e, i64 *blocks)
+{
+    const shift *s = e->n->shift;
+    ein__writer_int(e->w, "row_blocks", *blocks);
+    ein__writer_int(e->w, "x0_s", s->row_stride);
+    ein__writer_int(e->w, "y0_t", s->place_stride);
+    ein__writer_int(e->w, "n_t", s->n_places);
+    ein__writer_scalar(e->w, "first", s->scalar, s->first);
+    LINE(e, "const i64 s = bx / row_blocks, at = bx %% row_blocks, t = first + s;\n");
+    LINE(e, "if (t < 0 || t >= n_t) return;\n");
+    *blocks *= s->n_rows;
 }
 
 /* ---- points ---- */
@@ -332,8 +348,9 @@ static ein_status emit_one(arena *a, const nest *n, launch *out)
     ein__writer_begin(&w, a);
     start(&e, &w, n, "");
     parameters(&e);
-    kernel(&e, "bx");
     out->grid[0] = blocks_of(&e);
+    if (n->shift != NULL) shifted(&e, &out->grid[0]);
+    kernel(&e, n->shift != NULL ? "at" : "bx");
     short_text head = ein__name("%s, lane %s", n->what, e.loops.across ? "across" : "parallel");
     return ein__writer_end(&w, head.s, e.threads, out);
 }

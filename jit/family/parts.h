@@ -69,6 +69,13 @@ typedef struct statistic {
     double identity;
 } statistic;
 
+/* Rows that move to places known in the run: row s of the input goes to place scalar + first + s of the output,
+ * if that is one of its n_places. */
+typedef struct shift {
+    int scalar; /* -1: none */
+    i64 first, n_rows, n_places, row_stride, place_stride;
+} shift;
+
 /* What is computed over a box: statistics over its aggregated labels, then `last`, which is stored either at
  * every point (of the inputs, then the statistics) or once for each point of the parallel labels (of the
  * statistics alone; NULL: the only statistic itself). */
@@ -84,6 +91,7 @@ typedef struct nest {
     statistic statistics[MAX_STAGES];
     const expr *last;
     bool everywhere;
+    const shift *shift; /* or NULL; for a nest of one input */
 } nest;
 
 /* Loops of a nest: unit extents dropped, neighbours joined where every view allows, the lane chosen. */

@@ -128,7 +128,8 @@ static void leaves_nothing_behind(void **state)
     assert_int_equal(mkdir(in_root("taken"), 0700), 0);
     assert_int_equal(mkdir(in_root("taken/full"), 0700), 0);
     int before = files_but("");
-    assert_int_equal(ein__file_publish(in_root("taken"), "x", 1, 0600, &e), EIN_IO); /* a directory is there */
+    /* A directory has the name. */
+    assert_int_equal(ein__file_publish(in_root("taken"), "x", 1, 0600, &e), EIN_IO);
     assert_int_equal(errno, EISDIR);
     assert_non_null(strstr(e.line, "taken"));
     assert_int_equal(files_but(""), before);

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench/bench.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/args.h"
+
+static const char HELP[] =
+    "usage: ein-bench SUITE ...\n"
+    "\n"
+    "  ein-bench jit [MODEL] [--devices N] [--quick] [--json]      search, synthesis, compile, cold and warm start\n"
+    "  ein-bench kernels [MODEL] [--devices N] [--quick] [--json]  every kernel text of a program through NVRTC\n"
+    "  ein-bench plans, ein-bench exchange                         not built yet\n";
+
+static int not_built(const char *suite) { return complain(EXIT_MISSING, "ein-bench %s is not built yet", suite); }
+
+int main(int argc, char **argv)
+{
+    const char *suite = argc > 1 ? argv[1] : "";
+    if (strcmp(suite, "--help") == 0) {
+        fputs(HELP, stdout);
+        return EXIT_DONE;
+    }
+    if (strcmp(suite, "jit") == 0) return suite_jit(argc - 2, argv + 2);
+    if (strcmp(suite, "kernels") == 0) return suite_kernels(argc - 2, argv + 2);
+    if (strcmp(suite, "plans") == 0 || strcmp(suite, "exchange") == 0) return not_built(suite);
+    fputs(HELP, stderr);
+    return EXIT_USAGE;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Give a program its parameters and constants: place what is not placed yet, note every address. */
+#include <string.h>
+
+#include "jit/context.h"
+
+const char *ein__leaf_name(const ein_program *p, const leaf *l, int m) { return p->leaf_names[l->members[m]]; }
+
+static ein_status check_parameter(const ein_program *p, const leaf *l, const placed_tensor *t, const char *name, error *e)
+{
+    const value_info *v = &p->graph.values.items[l->value];
+    if (t == NULL) return ein__fail(e, EIN_INVALID, "parameter '%s' is not in the weight store", name);
+    if (t->dtype != v->dtype)
+        return ein__fail(e, EIN_DTYPE, "parameter '%s' is %s in the store, %s in the graph", name, ein__dtype_name(t->dtype),
+                         ein__dtype_name(v->dtype));
+    bool same = t->rank == v->rank;
+    for (int i = 0; same && i < t->rank; i++) same = t->shape[i] == v->shape[i];
+    if (!same)
+        return ein__fail(e, EIN_SHAPE, "parameter '%s' has rank %d, first extent %lld in the store; rank %d, %lld in the graph",
+                         name, t->rank, (long long)(t->rank > 0 ? t->shape[0] : 1), v->rank,
+                         (long long)(v->rank > 0 ? v->shape[0] : 1));
+    return EIN_OK;
+}
+
+static void note_addresses(ein_program *p, int leaf_index, int member, const placed_tensor *t)
+{
+    leaf_pieces *x = &p->pieces[leaf_index];
+    size_t n = (size_t)x->n_blocks * (size_t)p->program.n_devices;
+    memcpy(x->address + (size_t)member * n, t->address, n * sizeof *t->address);
+}
+
+static ein_status bind_parameter(ein_program *p, int index, ein_weights *w, error *e)
+{
+    const leaf *l = &p->graph.leaves.items[index];
+    for (int m = 0; m < l->n_members; m++) {
+        const char *name = ein__leaf_name(p, l, m);
+        placed_tensor *t = ein__tensor_find(&w->tensors, name);
+        TRY(check_parameter(p, l, t, name, e));
+        if (!t->placed) TRY(ein__tensor_place(p->context, &w->arena, t, &p->plan.leaves[index], e));
+        note_addresses(p, index, m, t);
+    }
+    return EIN_OK;
+}
+
+static ein_status bind_constant(ein_program *p, int index, error *e)
+{
+    const leaf *l = &p->graph.leaves.items[index];
+    const value_info *v = &p->graph.values.items[l->value];
+    placed_tensor *t;
+    NEW(&p->arena, t, 1);
+    t->name = "";
+    t->dtype = v->dtype;
+    t->rank = v->rank;
+    memcpy(t->shape, v->shape, sizeof t->shape);
+    t->data = l->data;
+    PUSH(&p->arena, &p->constants, t);
+    TRY(ein__tensor_place(p->context, &p->arena, t, &p->plan.leaves[index], e));
+    note_addresses(p, index, 0, t);
+    return EIN_OK;
+}
+
+ein_status ein__program_bind(ein_program *p, ein_weights *weights, error *e)
+{
+    const graph *g = &p->graph;
+    NEW(&p->arena, p->pieces, g->leaves.n);
+    p->weights_bound = true;
+    for (int i = 0; i < g->leaves.n; i++) {
+        const leaf *l = &g->leaves.items[i];
+        if (l->kind == LEAF_INPUT) continue;
+        p->pieces[i].n_blocks = p->plan.leaves[i].n_blocks;
+        NEW(&p->arena, p->pieces[i].address, l->n_members * p->plan.leaves[i].n_blocks * p->program.n_devices);
+        if (l->kind == LEAF_CONSTANT) TRY(bind_constant(p, i, e));
+        if (l->kind == LEAF_PARAMETER && weights == NULL) p->weights_bound = false;
+        if (l->kind == LEAF_PARAMETER && weights != NULL) TRY(bind_parameter(p, i, weights, e));
+        ein__progress(p->context, "place", (double)(i + 1) / g->leaves.n);
+    }
+    return EIN_OK;
+}

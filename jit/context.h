@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The library's objects, as the roof sees them. */
+#ifndef JIT_CONTEXT_H
+#define JIT_CONTEXT_H
+
+#include "core/plan/plan.h"
+#include "ein.h"
+#include "jit/cache/cache.h"
+#include "jit/target/target.h"
+
+struct ein_context {
+    arena arena;
+    error error; /* the last failure */
+    machine machine;
+    target *target; /* NULL: a machine that can only be planned */
+    cache cache;
+    bool caching;
+    ein_progress_fn progress;
+    void *progress_user;
+};
+
+/* A tensor kept on the devices: its layout and the address of every (block, device). */
+typedef struct placed_tensor {
+    const char *name;
+    ein_dtype dtype;
+    int rank;
+    i64 shape[EIN_MAX_RANK];
+    const void *data; /* host memory, until it is placed; states: NULL */
+    bool owned;       /* data is ours */
+    bool placed;
+    relation layout;
+    void **address;   /* [block * n_devices + device] */
+} placed_tensor;
+
+typedef struct tensor_list { int n, room; placed_tensor **items; } tensor_list;
+
+struct ein_weights {
+    ein_context *context;
+    arena arena;
+    tensor_list tensors;
+};
+
+struct ein_state {
+    ein_context *context;
+    arena arena;
+    tensor_list tensors;
+    atomic_int busy;
+};
+
+struct ein_program {
+    ein_context *context;
+    arena arena;
+    graph graph;     /* canonical */
+    const char **leaf_names; /* of the user's leaves, by the canonical leaves' members */
+    plan plan;
+    program program;
+    code *code;
+    leaf_pieces *pieces;     /* per canonical leaf; states' and inputs' are empty */
+    tensor_list constants;   /* owned */
+    ein_program_stats stats;
+    bool weights_bound, counting;
+    text plan_text, explain_text, source_text, print_text;
+};
+
+/* placed.c: tensors on devices. */
+placed_tensor *ein__tensor_find(const tensor_list *l, const char *name);
+/* Memory for all blocks of the layout; uploads t->data if there is any. */
+ein_status ein__tensor_place(ein_context *c, arena *a, placed_tensor *t, const relation *layout, error *e);
+void ein__tensor_release(ein_context *c, placed_tensor *t);
+/* Name of member `m` of canonical leaf `l`. */
+const char *ein__leaf_name(const ein_program *p, const leaf *l, int m);
+
+/* bind.c: the weights and constants of a program. */
+ein_status ein__program_bind(ein_program *p, ein_weights *weights, error *e);
+
+/* kernels.c: compile and load. `objects` gets n_objects texts. */
+ein_status ein__kernels_compile(ein_program *p, text *objects, int *n_objects, error *e);
+
+/* explain.c */
+void ein__explain(const ein_program *p, text *out);
+
+void ein__progress(ein_context *c, const char *stage, double fraction);
+double ein__now_ms(void);
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan in plain words: one line per op. */
+#include <stdio.h>
+#include <string.h>
+
+#include "jit/context.h"
+
+static i64 node_bytes(const program *p, int index)
+{
+    i64 sum = 0;
+    for (int d = 0; d < p->n_devices; d++)
+        for (int i = 0; i < p->devices[d].n_steps; i++)
+            if (p->devices[d].steps[i].node == index) sum += p->devices[d].steps[i].remote_bytes;
+    return sum;
+}
+
+static i64 product(const spec *s, const cut *c)
+{
+    i64 n = 1;
+    for (int k = 0; k < c->n_labels; k++) n *= s->labels[c->labels[k]].extent;
+    return n;
+}
+
+static void print_cut(const node *n, const cut *c, text *out)
+{
+    const spec *s = &n->spec;
+    role r = ein__spec_role(s, c->labels[0]);
+    for (int k = 0; k < c->n_labels; k++) ein__text_add(out, "%s%s", k > 0 ? "*" : "", s->labels[c->labels[k]].name);
+    i64 first = c->at[1] - c->at[0], last = c->at[c->n_parts] - c->at[c->n_parts - 1];
+    ein__text_add(out, " %lld in %d parts of %lld", (long long)product(s, c), c->n_parts, (long long)first);
+    if (last != first) ein__text_add(out, " to %lld", (long long)last);
+    if (r == ROLE_AGGREGATED) ein__text_add(out, " (partial %ss)", s->merge->name);
+    if (r == ROLE_TWO_STEP) ein__text_add(out, " (statistic, exchange, apply)");
+}
+
+static void print_devices(const choice *c, text *out)
+{
+    devset all = 0;
+    int most = 0;
+    for (int t = 0; t < c->n_tuples; t++) {
+        all |= c->devices[t];
+        int copies = __builtin_popcount(c->devices[t]);
+        if (copies > most) most = copies;
+    }
+    ein__text_add(out, " on %d device%s", __builtin_popcount(all), all & (all - 1) ? "s" : "");
+    if (most > 1) ein__text_add(out, ", %s", c->n_tuples == 1 ? "the same on each" : "in copies");
+}
+
+static void explain_node(const ein_program *p, int i, text *out)
+{
+    const node *n = &p->graph.nodes.items[i];
+    const choice *c = &p->plan.nodes[i];
+    ein__text_add(out, "%-3d %-30s ", i, n->name);
+    if (ein__node_is_view(n)) {
+        ein__text_add(out, "a view: nothing to do\n");
+        return;
+    }
+    int cuts = 0;
+    for (int k = 0; k < c->n_cuts; k++) {
+        if (c->cuts[k].n_parts < 2) continue;
+        ein__text_add(out, "%s", cuts++ > 0 ? " and " : "cut ");
+        print_cut(n, &c->cuts[k], out);
+    }
+    if (cuts == 0) ein__text_add(out, "whole");
+    print_devices(c, out);
+    i64 bytes = node_bytes(&p->program, i);
+    if (bytes > 0) ein__text_add(out, "; fetches %.3f MB from other devices", (double)bytes * 1e-6);
+    else if (p->program.n_devices > 1) ein__text_add(out, "; everything it needs is there");
+    ein__text_add(out, "\n");
+}
+
+void ein__explain(const ein_program *p, text *out)
+{
+    const graph *g = &p->graph;
+    for (int i = 0, l = 0; i < g->nodes.n; i++) {
+        if (l < g->loops.n && i == g->loops.items[l].lo) ein__text_add(out, "repeat %d times:\n", g->loops.items[l].count);
+        explain_node(p, i, out);
+        if (l < g->loops.n && i == g->loops.items[l].hi - 1) {
+            ein__text_add(out, "end of repeat\n");
+            l++;
+        }
+    }
+    i64 rest = node_bytes(&p->program, -1);
+    if (rest > 0) ein__text_add(out, "between iterations and for outputs: %.3f MB\n", (double)rest * 1e-6);
+    ein__text_add(out, "in all: %.3f MB between devices in a run, predicted %.0f us\n", (double)p->program.remote_bytes * 1e-6,
+                  p->plan.predicted_us);
+}

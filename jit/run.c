@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The run object: bindings, static memory, start, wait, cancel. */
+#include <string.h>
+
+#include "core/base/alloc.h"
+#include "jit/context.h"
+
+struct ein_run {
+    ein_program *p;
+    arena arena;
+    error error;
+    execution x;
+    leaf_pieces *leaves;   /* the program's, with the bound state's addresses */
+    const void **inputs;   /* per canonical leaf */
+    void **outputs;
+    i64 *scalars;
+    bool *scalar_bound;
+    ein_state *state;
+    bool started;
+};
+
+/* ---- create, free ------------------------------------------------------------------------------------- */
+
+static bool has_states(const ein_program *p)
+{
+    for (int i = 0; i < p->graph.leaves.n; i++)
+        if (p->graph.leaves.items[i].kind == LEAF_STATE) return true;
+    return false;
+}
+
+static ein_status prepare(ein_run *r)
+{
+    ein_program *p = r->p;
+    const target_api *api = p->context->target->api;
+    NEW(&r->arena, r->leaves, p->graph.leaves.n);
+    NEW(&r->arena, r->inputs, p->graph.leaves.n);
+    NEW(&r->arena, r->outputs, p->graph.outputs.n);
+    NEW(&r->arena, r->scalars, p->graph.scalars.n);
+    NEW(&r->arena, r->scalar_bound, p->graph.scalars.n);
+    memcpy(r->leaves, p->pieces, (size_t)p->graph.leaves.n * sizeof *r->leaves);
+    for (int i = 0; i < p->graph.leaves.n; i++) {
+        if (p->graph.leaves.items[i].kind != LEAF_STATE) continue;
+        size_t n = (size_t)p->graph.leaves.items[i].n_members * (size_t)r->leaves[i].n_blocks * (size_t)p->program.n_devices;
+        NEW(&r->arena, r->leaves[i].address, n);
+    }
+    r->x.program = &p->program;
+    r->x.code = p->code;
+    r->x.leaves = r->leaves;
+    r->x.inputs = r->inputs;
+    r->x.outputs = r->outputs;
+    r->x.scalars = r->scalars;
+    r->x.counting = p->counting;
+    for (int d = 0; d < p->program.n_devices; d++) {
+        void *memory = NULL;
+        TRY(api->alloc(p->context->target, d, p->program.devices[d].buffer_bytes, &memory, &r->error));
+        r->x.buffers[d] = memory;
+    }
+    return api->prepare(p->context->target, &r->x, &r->error);
+}
+
+ein_status ein_run_create(ein_run **out, ein_program *p)
+{
+    if (out == NULL || p == NULL) return EIN_INVALID;
+    error *e = &p->context->error;
+    *out = NULL;
+    if (p->context->target == NULL)
+        return ein__fail(e, EIN_NO_DEVICE, "machine %s can only be planned, not run", p->context->machine.name);
+    if (!p->weights_bound) return ein__fail(e, EIN_INVALID, "the program was compiled without weights: it can only be explained");
+    ein_run *r = ein__calloc(1, sizeof *r);
+    if (r == NULL) return ein__fail(e, EIN_NO_MEMORY, "out of memory for a run");
+    r->p = p;
+    ein_status s = prepare(r);
+    if (s == EIN_OK) {
+        *out = r;
+        return s;
+    }
+    ein__fail(e, s, "%s", r->error.line[0] != 0 ? r->error.line : "out of memory for a run");
+    ein_run_free(r);
+    return s;
+}
+
+void ein_run_free(ein_run *r)
+{
+    if (r == NULL) return;
+    ein_context *c = r->p->context;
+    if (r->started) ein_run_wait(r);
+    c->target->api->finish(c->target, &r->x);
+    for (int d = 0; d < r->p->program.n_devices; d++) c->target->api->release(c->target, d, r->x.buffers[d]);
+    ein__error_reset(&r->error);
+    ein__error_reset(&r->x.error);
+    ein__arena_free(&r->arena);
+    ein__free(r);
+}
+
+/* ---- bindings ----------------------------------------------------------------------------------------- */
+
+static ein_status check_bytes(ein_run *r, const char *kind, const char *name, value v, const void *data, size_t bytes)
+{
+    const value_info *info = &r->p->graph.values.items[v];
+    i64 want = ein__value_numel(&r->p->graph, v) * ein__dtype_bytes(info->dtype);
+    if ((i64)bytes != want)
+        return ein__fail(&r->error, EIN_SHAPE, "%s '%s': %zu bytes bound, %lld expected", kind, name, bytes, (long long)want);
+    if (data == NULL && want > 0) return ein__fail(&r->error, EIN_INVALID, "%s '%s': no memory bound", kind, name);
+    return EIN_OK;
+}
+
+static ein_status find_input(ein_run *r, const char *name, int *out)
+{
+    const graph *g = &r->p->graph;
+    if (r->started) return ein__fail(&r->error, EIN_INVALID, "a started run cannot be bound");
+    for (int i = 0; name != NULL && i < g->leaves.n; i++)
+        if (g->leaves.items[i].kind == LEAF_INPUT && strcmp(ein__leaf_name(r->p, &g->leaves.items[i], 0), name) == 0) {
+            *out = i;
+            return EIN_OK;
+        }
+    return ein__fail(&r->error, EIN_INVALID, "the program has no input '%s'", name != NULL ? name : "(null)");
+}
+
+static ein_status find_output(ein_run *r, const char *name, int *out)
+{
+    const graph *g = &r->p->graph;
+    if (r->started) return ein__fail(&r->error, EIN_INVALID, "a started run cannot be bound");
+    for (int i = 0; name != NULL && i < g->outputs.n; i++)
+        if (strcmp(g->outputs.items[i].name, name) == 0) {
+            *out = i;
+            return EIN_OK;
+        }
+    return ein__fail(&r->error, EIN_INVALID, "the program has no output '%s'", name != NULL ? name : "(null)");
+}
+
+/* An empty tensor may be bound to no memory; this stands for it. */
+static char nothing;
+
+ein_status ein_run_input(ein_run *r, const char *name, const void *data, size_t bytes)
+{
+    int i = 0;
+    if (r == NULL) return EIN_INVALID;
+    TRY(find_input(r, name, &i));
+    TRY(check_bytes(r, "input", name, r->p->graph.leaves.items[i].value, data, bytes));
+    r->inputs[i] = data != NULL ? data : &nothing;
+    return EIN_OK;
+}
+
+ein_status ein_run_output(ein_run *r, const char *name, void *data, size_t bytes)
+{
+    int i = 0;
+    if (r == NULL) return EIN_INVALID;
+    TRY(find_output(r, name, &i));
+    TRY(check_bytes(r, "output", name, r->p->graph.outputs.items[i].value, data, bytes));
+    r->outputs[i] = data != NULL ? data : &nothing;
+    return EIN_OK;
+}
+
+ein_status ein_run_scalar(ein_run *r, const char *name, int64_t value_given)
+{
+    if (r == NULL) return EIN_INVALID;
+    const graph *g = &r->p->graph;
+    if (r->started) return ein__fail(&r->error, EIN_INVALID, "a started run cannot be bound");
+    for (int i = 0; name != NULL && i < g->scalars.n; i++)
+        if (strcmp(g->scalars.items[i], name) == 0) {
+            r->scalars[i] = value_given;
+            r->scalar_bound[i] = true;
+            return EIN_OK;
+        }
+    return ein__fail(&r->error, EIN_INVALID, "the program has no scalar '%s'", name != NULL ? name : "(null)");
+}
+
+static ein_status bind_state_leaf(ein_run *r, int index, ein_state *st)
+{
+    const leaf *l = &r->p->graph.leaves.items[index];
+    leaf_pieces *x = &r->leaves[index];
+    size_t n = (size_t)x->n_blocks * (size_t)r->p->program.n_devices;
+    for (int m = 0; m < l->n_members; m++) {
+        const char *name = ein__leaf_name(r->p, l, m);
+        const placed_tensor *t = ein__tensor_find(&st->tensors, name);
+        if (t == NULL) return ein__fail(&r->error, EIN_INVALID, "the state has no tensor '%s'", name);
+        if (!ein__relation_equal(&t->layout, &r->p->plan.leaves[index]))
+            return ein__fail(&r->error, EIN_INVALID, "state '%s' lies otherwise than this program expects; compile it "
+                             "with the state given", name);
+        memcpy(x->address + (size_t)m * n, t->address, n * sizeof *t->address);
+    }
+    return EIN_OK;
+}
+
+ein_status ein_run_state(ein_run *r, ein_state *st)
+{
+    if (r == NULL || st == NULL) return EIN_INVALID;
+    if (r->started) return ein__fail(&r->error, EIN_INVALID, "a started run cannot be bound");
+    if (st->context != r->p->context) return ein__fail(&r->error, EIN_INVALID, "the state belongs to another context");
+    for (int i = 0; i < r->p->graph.leaves.n; i++)
+        if (r->p->graph.leaves.items[i].kind == LEAF_STATE) TRY(bind_state_leaf(r, i, st));
+    r->state = st;
+    return EIN_OK;
+}
+
+/* ---- start, wait, cancel ------------------------------------------------------------------------------ */
+
+static ein_status all_bound(ein_run *r)
+{
+    const graph *g = &r->p->graph;
+    for (int i = 0; i < g->leaves.n; i++)
+        if (g->leaves.items[i].kind == LEAF_INPUT && r->inputs[i] == NULL)
+            return ein__fail(&r->error, EIN_INVALID, "input '%s' is not bound", ein__leaf_name(r->p, &g->leaves.items[i], 0));
+    for (int i = 0; i < g->outputs.n; i++)
+        if (r->outputs[i] == NULL) return ein__fail(&r->error, EIN_INVALID, "output '%s' is not bound", g->outputs.items[i].name);
+    for (int i = 0; i < g->scalars.n; i++)
+        if (!r->scalar_bound[i]) return ein__fail(&r->error, EIN_INVALID, "scalar '%s' is not bound", g->scalars.items[i]);
+    if (has_states(r->p) && r->state == NULL) return ein__fail(&r->error, EIN_INVALID, "no state is bound");
+    return EIN_OK;
+}
+
+static ein_status scalars_fit(ein_run *r)
+{
+    const graph *g = &r->p->graph;
+    for (int i = 0; i < g->bounds.n; i++) {
+        const scalar_bound *b = &g->bounds.items[i];
+        i64 at = r->scalars[b->scalar];
+        if (at >= 0 && at <= b->extent - b->rows) continue;
+        return ein__fail(&r->error, EIN_INVALID, "%s: %lld rows at scalar '%s' = %lld do not fit %lld", b->what,
+                         (long long)b->rows, g->scalars.items[b->scalar], (long long)at, (long long)b->extent);
+    }
+    return EIN_OK;
+}
+
+/* Indices of an embedding that come straight from an input are checked here; kernels read no row for others. */
+static ein_status ids_fit(ein_run *r)
+{
+    const graph *g = &r->p->graph;
+    for (int i = 0; i < g->nodes.n; i++) {
+        const node *n = &g->nodes.items[i];
+        if (n->kind != OP_GATHER) continue;
+        value v = ein__value_source(g, n->operands[0]);
+        const value_info *info = &g->values.items[v];
+        if (info->kind != VALUE_LEAF || g->leaves.items[info->owner].kind != LEAF_INPUT) continue;
+        const void *ids = r->inputs[info->owner];
+        i64 rows = n->spec.labels[GATHER_V].extent;
+        for (i64 k = 0; k < ein__value_numel(g, v); k++) {
+            i64 id = info->dtype == EIN_I32 ? ((const int32_t *)ids)[k] : ((const i64 *)ids)[k];
+            if (id < 0 || id >= rows)
+                return ein__fail(&r->error, EIN_INVALID, "%s: id %lld at place %lld of '%s' is not in a table of %lld rows",
+                                 n->name, (long long)id, (long long)k, ein__leaf_name(r->p, &g->leaves.items[info->owner], 0),
+                                 (long long)rows);
+        }
+    }
+    return EIN_OK;
+}
+
+ein_status ein_run_start(ein_run *r)
+{
+    if (r == NULL) return EIN_INVALID;
+    if (r->started) return ein__fail(&r->error, EIN_INVALID, "the run is started already");
+    TRY(all_bound(r));
+    TRY(scalars_fit(r));
+    TRY(ids_fit(r));
+    int idle = 0;
+    if (r->state != NULL && !atomic_compare_exchange_strong(&r->state->busy, &idle, 1))
+        return ein__fail(&r->error, EIN_INVALID, "the state is in use by another run");
+    atomic_store(&r->x.stop, 0);
+    ein__error_reset(&r->x.error);
+    r->started = true;
+    r->p->context->target->api->start(r->p->context->target, &r->x);
+    return EIN_OK;
+}
+
+ein_status ein_run_wait(ein_run *r)
+{
+    if (r == NULL) return EIN_INVALID;
+    if (!r->started) return ein__fail(&r->error, EIN_INVALID, "the run is not started");
+    r->p->context->target->api->wait(r->p->context->target, &r->x);
+    r->started = false;
+    if (r->state != NULL) atomic_store(&r->state->busy, 0);
+    int stop = atomic_load(&r->x.stop);
+    if (stop == 2) return ein__fail(&r->error, r->x.error.status, "%s", r->x.error.line);
+    return stop == 1 ? ein__fail(&r->error, EIN_CANCELLED, "the run was cancelled") : EIN_OK;
+}
+
+void ein_run_cancel(ein_run *r)
+{
+    int none = 0;
+    if (r != NULL) atomic_compare_exchange_strong(&r->x.stop, &none, 1);
+}
+
+ein_status ein_run_once(ein_run *r)
+{
+    TRY(ein_run_start(r));
+    return ein_run_wait(r);
+}
+
+const char *ein_run_error(const ein_run *r) { return r != NULL ? r->error.line : ""; }
+
+int64_t ein_run_tally(const ein_run *r, int device)
+{
+    if (r == NULL || !r->p->counting || device < 0 || device >= r->p->program.n_devices) return -1;
+    return r->x.tallies[device].bytes;
+}

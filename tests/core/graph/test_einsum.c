@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/core/graph/fixture.h"
+
+static ein_tensor einsum2(ein_graph *g, const char *equation, ein_tensor a, ein_tensor b)
+{
+    return ein_einsum(g, equation, 2, (ein_tensor[]){a, b});
+}
+
+static void product(void **state)
+{
+    ein_graph *g = new_graph();
+    (void)state;
+    ein_tensor y = einsum2(g, "bik, bkj -> bij", IN(g, "a", 2, 3, 4), IN(g, "b", 2, 4, 5));
+    assert_shape(g, y, "[2,3,5]");
+    assert_spec(g, "x0[b,i,k] x1[b,k,j] -> y0[b,i,j]  b=2 i=3 j=5 k=4(sum)");
+    const node *n = &NODE(g, 0);
+    assert_int_equal(n->kind, OP_MAP);
+    assert_true(n->product);
+    assert_float_equal(EVAL(n->body, 3, 5), 15, 0);
+    assert_float_equal(n->spec.flops, 2, 0);
+    assert_int_equal(ein__spec_aggregated(&n->spec), 1u << 3);
+    assert_int_equal(ein__spec_role(&n->spec, 3), ROLE_AGGREGATED);
+    assert_int_equal(ein__spec_role(&n->spec, 0), ROLE_PARALLEL);
+    assert_string_equal(n->spec.merge->name, "sum");
+    end(g);
+}
+
+static void notation(void **state)
+{
+    ein_graph *g = new_graph();
+    (void)state;
+    ein_tensor a = IN(g, "a", 3, 4), b = IN(g, "b", 4, 5), s = IN(g, "s", 3, 3), c = ein_input(g, "c", EIN_F32, 0, NULL);
+    assert_shape(g, einsum2(g, "Zb,ba", a, IN(g, "e", 4, 2)), "[3,2]"); /* no arrow: sorted, capitals first */
+    assert_shape(g, einsum2(g, "zb,ba", a, IN(g, "f", 4, 2)), "[2,3]");
+    assert_shape(g, ein_einsum(g, "ij->ji", 1, &a), "[4,3]");
+    assert_spec(g, "x0[i,j] -> y0[j,i]  j=4 i=3");
+    assert_null(NODE(g, 0).spec.merge);
+    assert_shape(g, ein_einsum(g, "ij->", 1, &a), "[]");
+    assert_spec(g, "x0[i,j] -> y0[]  i=3(sum) j=4(sum)");
+    assert_false(NODE(g, 0).product);
+    ein_tensor operands[] = {a, b, c};
+    assert_shape(g, ein_einsum(g, "ij,jk,->ik", 3, operands), "[3,5]");
+    assert_false(NODE(g, 0).product);
+    assert_float_equal(EVAL(NODE(g, 0).body, 2, 3, 7), 42, 0);
+    assert_float_equal(NODE(g, 0).spec.flops, 3, 0);
+    assert_shape(g, ein_einsum(g, "ii->i", 1, &s), "[3]"); /* the diagonal */
+    assert_spec(g, "x0[i,i] -> y0[i]  i=3");
+    assert_shape(g, ein_einsum(g, "ii", 1, &s), "[]");
+    assert_spec(g, "x0[i,i] -> y0[]  i=3(sum)");
+    end(g);
+}
+
+/* `product` promises that a matrix product can do it. */
+static void product_or_not(void **state)
+{
+    static const struct { const char *equation; bool product; } cases[] = {
+        {"ij,ij->i", true}, {"ij,ji->", true}, {"ij,jk->ik", true}, {"ij,ij->ij", false}, {"ij,kj->ik", true},
+        {"ij,kl->ik", false}, {"ii,ij->j", false}, {"ij,kl->ijkl", false}, {"ij,jk->i", false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ein_graph *g = new_graph();
+        einsum2(g, cases[i].equation, IN(g, "a", 3, 3), IN(g, "b", 3, 3));
+        assert_int_equal(NODE(g, 0).product, cases[i].product);
+        end(g);
+    }
+}
+
+static void extents(void **state)
+{
+    ein_graph *g = new_graph();
+    (void)state;
+    ein_tensor y = einsum2(g, "ik,kj->ij", IN(g, "a", 3, 1), IN(g, "b", 4, 5)); /* 1 broadcasts */
+    assert_shape(g, y, "[3,5]");
+    assert_spec(g, "x0[i,=0<1] x1[k,j] -> y0[i,j]  i=3 j=5 k=4(sum)");
+    assert_false(NODE(g, 0).product);
+    y = einsum2(g, "ik,kj->ij", IN(g, "c", 3, 0), IN(g, "d", 0, 5)); /* a sum over nothing */
+    assert_shape(g, y, "[3,5]");
+    assert_spec(g, "x0[i,k] x1[k,j] -> y0[i,j]  i=3 j=5 k=0(sum)");
+    y = einsum2(g, "ik,kj->ij", IN(g, "e", 0, 2), IN(g, "f", 1, 5));
+    assert_shape(g, y, "[0,5]");
+    assert_spec(g, "x0[i,k] x1[=0<1,j] -> y0[i,j]  i=0 j=5 k=2(sum)");
+    end(g);
+}
+
+static void refused(void **state)
+{
+    static const struct { const char *equation; int n; ein_status status; const char *line; } cases[] = {
+        {NULL, 2, EIN_INVALID, "einsum: equation is NULL"},
+        {"ik,kj->ij", 2, EIN_SHAPE, "einsum 'ik,kj->ij': letter k has extents 4 and 3"},
+        {"...k,kj->j", 2, EIN_UNSUPPORTED, "einsum '...k,kj->j': '...' is not built; write the letters out"},
+        {"i?,kj->ij", 2, EIN_INVALID, "einsum 'i?,kj->ij': unexpected '?' (0x3f) at column 2"},
+        {"ij,kl-ij", 2, EIN_INVALID, "einsum 'ij,kl-ij': unexpected '-' (0x2d) at column 6"},
+        {"ij,kl->i,j", 2, EIN_INVALID, "einsum 'ij,kl->i,j': unexpected ',' (0x2c) at column 9"},
+        {"ij,kl->i->j", 2, EIN_INVALID, "einsum 'ij,kl->i->j': unexpected '-' (0x2d) at column 9"},
+        {"i\xc3\xa4,kj->ij", 2, EIN_INVALID, "einsum 'i\xc3\xa4,kj->ij': unexpected '?' (0xc3) at column 2"},
+        {"ij,kl->iq", 2, EIN_INVALID, "einsum 'ij,kl->iq': letter q of the result is in no operand"},
+        {"ij,kl->ii", 2, EIN_INVALID, "einsum 'ij,kl->ii': letter i is twice in the result"},
+        {"ij->ij", 2, EIN_INVALID, "einsum 'ij->ij': names 1 operands, given 2"},
+        {"ij,kl,mn->ij", 2, EIN_INVALID, "einsum 'ij,kl,mn->ij': names 3 operands, given 2"},
+        {"ijk,kj->ij", 2, EIN_SHAPE, "einsum 'ijk,kj->ij': operand 0 has shape [3,4], and 3 letters"},
+        {"ii,kl->i", 2, EIN_SHAPE, "einsum 'ii,kl->i': letter i has extents 3 and 4"},
+        {"abcdefghi,kl->i", 2, EIN_SHAPE, "einsum 'abcdefghi,kl->i': more than 8 letters in one tensor"},
+        {"", 1, EIN_SHAPE, "einsum '': operand 0 has shape [3,4], and 0 letters"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ein_graph *g = new_graph();
+        ein_tensor operands[] = {IN(g, "a", 3, 4), IN(g, "b", 3, 5)};
+        ein_tensor y = ein_einsum(g, cases[i].equation, cases[i].n, operands);
+        end_failed(g, y, cases[i].status, cases[i].line);
+    }
+}
+
+static void too_many_letters(void **state)
+{
+    ein_graph *g = new_graph();
+    (void)state;
+    ein_tensor a = IN(g, "a", 1, 1, 1, 1, 1, 1), operands[] = {a, a, a};
+    ein_tensor y = ein_einsum(g, "abcdef,ghijkl,mnopqr->a", 3, operands);
+    end_failed(g, y, EIN_UNSUPPORTED, "einsum 'abcdef,ghijkl,mnopqr->a': more than 16 letters");
+    g = new_graph();
+    a = IN(g, "a", 2, 2, 2);
+    y = ein_einsum(g, "abc,def,ghi", 3, (ein_tensor[]){a, a, a});
+    end_failed(g, y, EIN_SHAPE, "einsum 'abc,def,ghi': more than 8 letters in one tensor");
+    g = new_graph();
+    a = IN(g, "a", 1 << 20, 2);
+    y = ein_einsum(g, "ab,cd", 2, (ein_tensor[]){a, a});
+    end_failed(g, y, EIN_SHAPE, "einsum: [1048576,2,1048576,2] has more than 2^40 elements");
+}
+
+static void matmul(void **state)
+{
+    ein_graph *g = new_graph();
+    (void)state;
+    ein_tensor v = IN(g, "v", 4), m = IN(g, "m", 3, 4), n = IN(g, "n", 4, 5), batch = IN(g, "batch", 7, 1, 3, 4);
+    assert_shape(g, ein_matmul(g, m, n), "[3,5]");
+    assert_spec(g, "x0[m,k] x1[k,n] -> y0[m,n]  m=3 n=5 k=4(sum)");
+    assert_true(NODE(g, 0).product);
+    assert_shape(g, ein_matmul(g, v, v), "[]");
+    assert_spec(g, "x0[k] x1[k] -> y0[]  k=4(sum)");
+    assert_shape(g, ein_matmul(g, m, v), "[3]");
+    assert_spec(g, "x0[m,k] x1[k] -> y0[m]  m=3 k=4(sum)");
+    assert_shape(g, ein_matmul(g, v, n), "[5]");
+    assert_spec(g, "x0[k] x1[k,n] -> y0[n]  n=5 k=4(sum)");
+    assert_shape(g, ein_matmul(g, batch, IN(g, "w", 6, 4, 5)), "[7,6,3,5]");
+    assert_spec(g, "x0[b0,=0<1,m,k] x1[b1,k,n] -> y0[b0,b1,m,n]  b0=7 b1=6 m=3 n=5 k=4(sum)");
+    assert_true(NODE(g, 0).product);
+    assert_shape(g, ein_matmul(g, v, IN(g, "u", 6, 4, 5)), "[6,5]");
+    assert_shape(g, ein_matmul(g, IN(g, "e", 0, 4), n), "[0,5]");
+    end(g);
+    g = new_graph();
+    ein_tensor y = ein_matmul(g, IN(g, "a", 2, 3, 4), IN(g, "b", 5, 3));
+    end_failed(g, y, EIN_SHAPE, "matmul: [2,3,4] and [5,3] disagree on k: 4 and 5");
+    g = new_graph();
+    y = ein_matmul(g, IN(g, "a", 2, 3, 4), IN(g, "b", 3, 4, 5));
+    end_failed(g, y, EIN_SHAPE, "matmul: [2] and [3] do not broadcast: 2 and 3 on axis -1");
+    g = new_graph();
+    y = ein_matmul(g, IN(g, "a", 4), ein_input(g, "b", EIN_F32, 0, NULL));
+    end_failed(g, y, EIN_SHAPE, "matmul: ranks 1 and 0: a scalar is not a matrix");
+}
+
+static void linear(void **state)
+{
+    ein_graph *g = new_graph();
+    (void)state;
+    ein_tensor x = IN(g, "x", 2, 64, 4096), w = ein_parameter(g, "w", EIN_F32, SHAPE(1024, 4096));
+    ein_tensor b = ein_parameter(g, "b", EIN_F32, SHAPE(1024));
+    assert_shape(g, ein_linear(g, x, w, (ein_tensor){0}), "[2,64,1024]");
+    assert_spec(g, "x0[d0,d1,k] x1[n,k] -> y0[d0,d1,n]  d0=2 d1=64 n=1024 k=4096(sum)");
+    assert_string_equal(NODE(g, 0).name, "linear");
+    assert_true(NODE(g, 0).product);
+    ein_tensor y = ein_linear(g, x, w, b); /* the bias comes after the sum */
+    assert_shape(g, y, "[2,64,1024]");
+    assert_int_equal(g->g.nodes.n, 3);
+    assert_string_equal(NODE(g, 0).name, "linear bias");
+    assert_spec(g, "x0[d0,d1,d2] x1[d2] -> y0[d0,d1,d2]  d0=2 d1=64 d2=1024");
+    assert_int_equal(NODE(g, 0).operands[0], NODE(g, 1).results[0]);
+    assert_int_equal(NODE(g, 0).results[0], ein__value(y));
+    assert_float_equal(EVAL(NODE(g, 0).body, 3, 5), 8, 0);
+    assert_shape(g, ein_linear(g, IN(g, "one", 4096), w, b), "[1024]");
+    end(g);
+    g = new_graph();
+    y = ein_linear(g, IN(g, "x", 2, 3), IN(g, "w", 4, 3), IN(g, "b", 3));
+    end_failed(g, y, EIN_SHAPE, "linear: bias [3] for 4 outputs");
+    g = new_graph();
+    y = ein_linear(g, IN(g, "x", 2, 3), IN(g, "w", 4, 3, 1), (ein_tensor){0});
+    end_failed(g, y, EIN_SHAPE, "linear: weight [4,3,1] has rank 3, not 2");
+    g = new_graph();
+    y = ein_linear(g, ein_input(g, "x", EIN_I32, SHAPE(2, 3)), IN(g, "w", 4, 3), (ein_tensor){0});
+    end_failed(g, y, EIN_DTYPE, "linear: operand 0 is i32, not f32");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(product), cmocka_unit_test(notation), cmocka_unit_test(product_or_not),
+        cmocka_unit_test(extents), cmocka_unit_test(refused), cmocka_unit_test(too_many_letters),
+        cmocka_unit_test(matmul), cmocka_unit_test(linear)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

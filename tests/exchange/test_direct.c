@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Direct exchanges, run element by element against their definition; their shapes and bytes in known cases. */
+#include "tests/exchange/problems.h"
+
+static float combined(const exchange_problem *p, const cluster *c, const transfer *t, const i64 *at)
+{
+    float a[2 * MAX_STATES] = {0}, b[MAX_STATES] = {0};
+    for (int j = 0; j < t->n_sources; j++) {
+        for (int s = 0; s < p->n_states; s++) {
+            if ((p->used >> s & 1) == 0) continue;
+            const kept *k = find_kept(c, 1 + s, t->src_block[s], j, t->src_device[j]);
+            i64 i = t->src_offset[s];
+            for (int d = 0; d < t->rank; d++) i += at[d] * t->src_stride[s][d];
+            assert_non_null(k);
+            assert_in_range(i, 0, k->numel - 1);
+            a[p->n_states + s] = b[s] = k->at[i];
+        }
+        for (int s = 0; s < p->n_states && j > 0; s++)
+            if ((p->used >> s & 1) != 0) b[s] = ein__expr_eval_f32(&p->merge->combine[s], a);
+        memcpy(a, b, sizeof b[0] * (size_t)p->n_states);
+    }
+    const expr *last = p->merge != NULL ? &p->merge->finalize[p->result] : NULL;
+    return last != NULL && last->n > 0 ? ein__expr_eval_f32(last, a) : a[p->result];
+}
+
+static void run_transfer(const exchange_problem *p, const cluster *c, const transfer *t)
+{
+    i64 at[MAX_BOX_RANK] = {0};
+    const kept *to = find_kept(c, 0, t->dst_block, 0, t->dst_device);
+    assert_non_null(to);
+    for (int d = 0; d >= 0;) {
+        i64 i = t->dst_offset;
+        for (int k = 0; k < t->rank; k++) i += at[k] * t->dst_stride[k];
+        assert_in_range(i, 0, to->numel - 1);
+        assert_true(to->at[i] == -77.0f); /* written once */
+        to->at[i] = combined(p, c, t, at);
+        for (d = t->rank - 1; d >= 0 && ++at[d] == t->size[d]; d--) at[d] = 0;
+    }
+}
+
+static void test_random(void **unused)
+{
+    cluster *c;
+    long long transfers = 0, ranks = 0, merged = 0, rows = 0, remote = 0;
+    (void)unused;
+    make_cluster(&c);
+    for (uint64_t seed = 1; seed <= 1500; seed++) {
+        problem q;
+        exchange x;
+        error e = {0};
+        random_problem(&q, seed, seed % 5 == 0);
+        if (ein__exchange_direct(&q.a, &q.p, &x, &e) != EIN_OK || ein__exchange_check(&q.p, &x, &e) != EIN_OK)
+            fail_msg("seed %llu: %s", (unsigned long long)seed, e.line);
+        assert_int_equal(x.incompatible, 0);
+        fill_cluster(c, &q.p);
+        for (int i = 0; i < x.n_transfers; i++) run_transfer(&q.p, c, &x.transfers[i]);
+        check_results(c, &q.p, 0, seed);
+        for (int i = 0; i < x.n_transfers; i++) ranks += x.transfers[i].rank > 2;
+        transfers += x.n_transfers;
+        merged += x.n_transfers > 0 && x.transfers[0].n_sources > 1;
+        rows += x.row_states != 0;
+        remote += x.total_bytes > 0;
+        ein__arena_free(&q.a);
+    }
+    free_cluster(c);
+    /* The draw reaches what it is meant to reach. */
+    assert_true(transfers > 8000 && ranks > 300 && merged > 400 && rows > 100 && remote > 700);
+}
+
+/* ---- known cases -------------------------------------------------------------------------------------- */
+
+/* Extents and even parts of each axis; blocks dealt to devices in turn. */
+static void even_relation(arena *a, int n, const i64 *extents, const int *parts, int n_partials, relation *r)
+{
+    memset(r, 0, sizeof *r);
+    r->n_axes = n;
+    r->n_blocks = 1;
+    r->n_partials = n_partials;
+    for (int i = 0; i < n; i++) {
+        i64 *at = ein__arena_get(a, (size_t)parts[i] + 1, sizeof *at);
+        assert_non_null(at);
+        for (int k = 0; k <= parts[i]; k++) at[k] = extents[i] * k / parts[i];
+        r->axes[i] = (axis){.extent = extents[i], .n_parts = parts[i], .lo = at, .hi = at + 1};
+        r->n_blocks *= parts[i];
+    }
+    devset *where = ein__arena_get(a, (size_t)(r->n_blocks * n_partials), sizeof *where);
+    assert_non_null(where);
+    for (int i = 0; i < r->n_blocks * n_partials; i++) where[i] = DEV(i);
+    r->devices = where;
+}
+
+static void make(problem *q, int n_devices, exchange *x)
+{
+    error e = {0};
+    q->p.n_devices = n_devices;
+    q->p.dtype = EIN_F32;
+    q->p.n_states = q->p.n_states > 0 ? q->p.n_states : 1;
+    q->p.used = ein__exchange_used(q->p.merge, q->p.result, q->states[0].n_partials > 1);
+    for (int s = 0; s < q->p.n_states; s++) q->p.states[s] = &q->states[s];
+    q->p.to = &q->to;
+    if (ein__exchange_direct(&q->a, &q->p, x, &e) != EIN_OK) fail_msg("%s", e.line);
+    if (!x->incompatible && ein__exchange_check(&q->p, x, &e) != EIN_OK) fail_msg("%s", e.line);
+}
+
+static void test_gather(void **unused)
+{
+    problem q = {.a = {NULL}};
+    exchange x;
+    (void)unused;
+    even_relation(&q.a, 1, (i64[]){4096 * 4096}, (int[]){4}, 1, &q.states[0]);
+    assert_int_equal(ein__relation_whole(&q.a, 4096 * 4096, ALL_DEVICES(4), &q.to), EIN_OK);
+    make(&q, 4, &x);
+    assert_int_equal(x.n_transfers, 16);
+    for (int i = 0; i < 16; i++) {
+        assert_int_equal(x.transfers[i].rank, 1);
+        assert_int_equal(x.transfers[i].size[0], 4096 * 1024);
+        assert_int_equal(x.transfers[i].dst_offset, i % 4 * 4096 * 1024);
+        assert_int_equal(x.transfers[i].src_device[0], i % 4);
+        assert_int_equal(x.transfers[i].device, i / 4);
+    }
+    for (int d = 0; d < 4; d++) assert_int_equal(x.remote_bytes[d], 3 * 4096 * 4096);
+    assert_int_equal(x.total_bytes, 12ll * 4096 * 4096);
+    assert_true(x.unit_stride);
+    ein__arena_free(&q.a);
+}
+
+/* Rows to columns, seen as different factorizations: [12 | 8] by rows, [12 | 2 | 4] by column pairs. */
+static void test_rows_to_columns(void **unused)
+{
+    problem q = {.a = {NULL}};
+    exchange x;
+    (void)unused;
+    even_relation(&q.a, 1, (i64[]){96}, (int[]){4}, 1, &q.states[0]);
+    even_relation(&q.a, 2, (i64[]){12, 8}, (int[]){1, 4}, 1, &q.to);
+    make(&q, 4, &x);
+    assert_int_equal(x.n_transfers, 16);
+    const transfer *t = &x.transfers[7]; /* device 1 from device 3 */
+    assert_int_equal(t->src_device[0], 3);
+    assert_int_equal(t->rank, 2);
+    assert_int_equal(t->size[0], 3);
+    assert_int_equal(t->size[1], 2);
+    assert_int_equal(t->dst_offset, 18);
+    assert_int_equal(t->dst_stride[0], 2);
+    assert_int_equal(t->src_offset[0], 2);
+    assert_int_equal(t->src_stride[0][0], 8);
+    assert_int_equal(x.total_bytes, 12 * 6 * 4);
+    ein__arena_free(&q.a);
+}
+
+static void test_scatter_of_sums(void **unused)
+{
+    problem q = {.a = {NULL}};
+    exchange x;
+    merge *m;
+    (void)unused;
+    assert_int_equal(ein__merge_make(&q.a, MERGE_SUM, 1, &m), EIN_OK);
+    q.p.merge = m;
+    even_relation(&q.a, 1, (i64[]){1000}, (int[]){1}, 4, &q.states[0]);
+    even_relation(&q.a, 1, (i64[]){1000}, (int[]){4}, 1, &q.to);
+    make(&q, 4, &x);
+    assert_int_equal(x.n_transfers, 4);
+    for (int d = 0; d < 4; d++) {
+        assert_int_equal(x.transfers[d].n_sources, 4);
+        for (int j = 0; j < 4; j++) assert_int_equal(x.transfers[d].src_device[j], j);
+        assert_int_equal(x.remote_bytes[d], 3 * 250 * 4);
+        assert_int_equal(x.pair_bytes[(d + 1) % 4][d], 250 * 4);
+        assert_int_equal(x.local_bytes[d], 2 * 250 * 4);
+    }
+    ein__arena_free(&q.a);
+}
+
+/* Two partials of softmax states on [6 | 2500]: m and l lack the second axis, so they are read once per row. */
+static void test_row_states(void **unused)
+{
+    problem q = {.a = {NULL}};
+    exchange x;
+    merge *m;
+    (void)unused;
+    assert_int_equal(ein__merge_make(&q.a, MERGE_SOFTMAX, 1, &m), EIN_OK);
+    q.p.merge = m;
+    q.p.n_states = 3;
+    for (int s = 0; s < 3; s++) {
+        even_relation(&q.a, 2, (i64[]){6, 2500}, (int[]){1, 1}, 2, &q.states[s]);
+        q.states[s].axes[1].broadcast = s < 2;
+    }
+    assert_int_equal(ein__relation_whole(&q.a, 6 * 2500, DEV(0), &q.to), EIN_OK);
+    make(&q, 2, &x);
+    assert_int_equal(q.p.used, 7);
+    assert_int_equal(x.row_states, 3);
+    assert_int_equal(x.n_transfers, 1);
+    assert_int_equal(x.transfers[0].rank, 2);
+    /* A row of 2500 is three pieces. */
+    assert_int_equal(ein__transfer_rows(&x.transfers[0]), 18);
+    assert_int_equal(x.remote_bytes[0], 4 * (6 * 2500 + 2 * 18));
+    ein__arena_free(&q.a);
+}
+
+/* Ranges of a compound axis, [0, 5), [5, 17), [17, 24) of 4 * 6, are boxes of the product; where the other side
+ * tells rows from columns they fall into heads, middles and tails. */
+static void test_compound_range(void **unused)
+{
+    problem q = {.a = {NULL}};
+    exchange x;
+    (void)unused;
+    i64 at[] = {0, 5, 17, 24};
+    even_relation(&q.a, 2, (i64[]){24, 7}, (int[]){3, 1}, 1, &q.states[0]);
+    q.states[0].axes[0].lo = at;
+    q.states[0].axes[0].hi = at + 1;
+    even_relation(&q.a, 1, (i64[]){24 * 7}, (int[]){1}, 1, &q.to);
+    make(&q, 3, &x);
+    assert_int_equal(x.n_transfers, 3);
+    even_relation(&q.a, 3, (i64[]){4, 6, 7}, (int[]){1, 2, 1}, 1, &q.to);
+    make(&q, 3, &x);
+    /* Columns 0 to 2: [0, 3); [6, 9) and [12, 15); [18, 21). Columns 3 to 5: [3, 5); 5, [9, 12) and [15, 17); 17
+     * and [21, 24). */
+    const i64 sizes[] = {3, 3, 3, 3, 2, 1, 3, 2, 1, 3}, blocks[] = {0, 1, 1, 2, 0, 1, 1, 1, 2, 2};
+    assert_int_equal(x.n_transfers, 10);
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(x.transfers[i].rank, 1);
+        assert_int_equal(x.transfers[i].size[0], 7 * sizes[i]);
+        assert_int_equal(x.transfers[i].src_block[0], blocks[i]);
+    }
+    ein__arena_free(&q.a);
+}
+
+static void test_incompatible(void **unused)
+{
+    problem q = {.a = {NULL}};
+    exchange x;
+    error e = {0};
+    (void)unused;
+    even_relation(&q.a, 2, (i64[]){6, 4}, (int[]){1, 2}, 1, &q.states[0]);
+    even_relation(&q.a, 2, (i64[]){4, 6}, (int[]){1, 2}, 1, &q.to);
+    make(&q, 2, &x);
+    assert_int_equal(x.incompatible, 1);
+    assert_int_equal(x.n_transfers, 0);
+    assert_int_equal(ein__exchange_check(&q.p, &x, &e), EIN_INTERNAL);
+    ein__arena_free(&q.a);
+}
+
+/* Replicas share the work: two holders of one block, four others that need it. */
+static void test_spread(void **unused)
+{
+    problem q = {.a = {NULL}};
+    exchange x;
+    (void)unused;
+    assert_int_equal(ein__relation_whole(&q.a, 100, DEV(1) | DEV(4), &q.states[0]), EIN_OK);
+    assert_int_equal(ein__relation_whole(&q.a, 100, ALL_DEVICES(6), &q.to), EIN_OK);
+    make(&q, 6, &x);
+    assert_int_equal(x.n_transfers, 6);
+    int served[6] = {0};
+    for (int i = 0; i < 6; i++) served[x.transfers[i].src_device[0]]++;
+    assert_int_equal(served[1], 3); /* itself and two more */
+    assert_int_equal(served[4], 3);
+    ein__arena_free(&q.a);
+}
+
+static void test_host(void **unused)
+{
+    problem q = {.a = {NULL}};
+    exchange x;
+    (void)unused;
+    assert_int_equal(ein__relation_whole(&q.a, 64, DEV(HOST), &q.states[0]), EIN_OK);
+    even_relation(&q.a, 1, (i64[]){64}, (int[]){4}, 1, &q.to);
+    make(&q, 4, &x);
+    for (int d = 0; d < 4; d++) {
+        assert_int_equal(x.transfers[d].src_device[0], HOST);
+        assert_int_equal(x.remote_bytes[d], 0);
+        assert_int_equal(x.host_bytes[d], 64);
+    }
+    q.states[0] = q.to;
+    assert_int_equal(ein__relation_whole(&q.a, 64, DEV(HOST), &q.to), EIN_OK);
+    make(&q, 4, &x);
+    assert_int_equal(x.n_transfers, 4);
+    for (int d = 0; d < 4; d++) { /* each holder brings its own block */
+        assert_int_equal(x.transfers[d].device, d);
+        assert_int_equal(x.transfers[d].dst_device, HOST);
+        assert_int_equal(x.transfers[d].dst_offset, 16 * d);
+    }
+    assert_int_equal(x.total_bytes, 0);
+    ein__arena_free(&q.a);
+}
+
+/* Nine factors cut so that none joins its neighbour: more dimensions than a transfer has. */
+static void test_high_rank(void **unused)
+{
+    problem q = {.a = {NULL}};
+    exchange x;
+    (void)unused;
+    i64 extents[10], lo[] = {1}, hi[] = {3};
+    int parts[10];
+    for (int i = 0; i < 10; i++) extents[i] = 3, parts[i] = 1;
+    even_relation(&q.a, 10, extents, parts, 1, &q.to);
+    for (int i = 0; i < 10; i++) q.to.axes[i].lo = lo, q.to.axes[i].hi = hi;
+    assert_int_equal(ein__relation_whole(&q.a, 59049, DEV(0), &q.states[0]), EIN_OK);
+    make(&q, 1, &x);
+    assert_int_equal(x.n_transfers, 4);
+    assert_int_equal(x.transfers[3].rank, 8);
+    ein__arena_free(&q.a);
+}
+
+static void test_failures(void **unused)
+{
+    problem q = {.a = {NULL}};
+    exchange x;
+    error e = {0};
+    (void)unused;
+    even_relation(&q.a, 1, (i64[]){10}, (int[]){2}, 1, &q.states[0]);
+    assert_int_equal(ein__relation_whole(&q.a, 10, DEV(0), &q.to), EIN_OK);
+    make(&q, 2, &x);
+    q.states[0].devices = (devset[]){1, 0};
+    assert_int_equal(ein__exchange_direct(&q.a, &q.p, &x, &e), EIN_INTERNAL);
+    assert_string_equal(e.line, "exchange: nobody holds partial 0 of block 1");
+    q.states[0].devices = (devset[]){1, 2};
+    q.p.used = 2;
+    assert_int_equal(ein__exchange_direct(&q.a, &q.p, &x, &e), EIN_INTERNAL);
+    q.p.used = 1;
+    q.states[0].n_partials = 2;
+    assert_int_equal(ein__exchange_direct(&q.a, &q.p, &x, &e), EIN_INTERNAL);
+    assert_string_equal(e.line, "exchange: 2 partials without a merge");
+    q.states[0].n_partials = 1;
+    assert_int_equal(ein__relation_whole(&q.a, 11, DEV(0), &q.to), EIN_OK);
+    assert_int_equal(ein__exchange_direct(&q.a, &q.p, &x, &e), EIN_INTERNAL);
+    assert_string_equal(e.line, "exchange: state 0 has 10 elements, the need 11");
+    assert_int_equal(ein__relation_whole(&q.a, 10, DEV(5), &q.to), EIN_OK);
+    assert_int_equal(ein__exchange_direct(&q.a, &q.p, &x, &e), EIN_INTERNAL);
+    ein__arena_free(&q.a);
+}
+
+static void test_empty(void **unused)
+{
+    problem q = {.a = {NULL}};
+    exchange x;
+    (void)unused;
+    assert_int_equal(ein__relation_whole(&q.a, 0, DEV(0), &q.states[0]), EIN_OK);
+    assert_int_equal(ein__relation_whole(&q.a, 0, DEV(1), &q.to), EIN_OK);
+    make(&q, 2, &x);
+    assert_int_equal(x.n_transfers, 0);
+    assert_int_equal(ein__relation_whole(&q.a, 1, DEV(0), &q.states[0]), EIN_OK);
+    assert_int_equal(ein__relation_whole(&q.a, 1, DEV(1), &q.to), EIN_OK);
+    make(&q, 2, &x);
+    assert_int_equal(x.n_transfers, 1);
+    assert_int_equal(x.remote_bytes[1], 4);
+    ein__arena_free(&q.a);
+}
+
+static void test_no_memory(void **unused)
+{
+    problem q;
+    (void)unused;
+    random_problem(&q, 7, true);
+    long failures = 0;
+    for (long n = 1;; n++) {
+        arena a = {NULL};
+        exchange x;
+        long live = ein__alloc_live();
+        ein__alloc_fail_at(n);
+        ein_status status = ein__exchange_direct(&a, &q.p, &x, NULL);
+        if (status == EIN_OK) status = ein__exchange_check(&q.p, &x, NULL);
+        kernel_text k;
+        if (status == EIN_OK) status = ein__exchange_kernel(&a, &q.p, &x, &k);
+        ein__alloc_fail_at(0);
+        ein__arena_free(&a);
+        assert_int_equal(ein__alloc_live(), live);
+        if (status == EIN_OK) break;
+        assert_int_equal(status, EIN_NO_MEMORY);
+        failures++;
+    }
+    assert_true(failures > 3);
+    ein__arena_free(&q.a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random),          cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_rows_to_columns), cmocka_unit_test(test_scatter_of_sums),
+        cmocka_unit_test(test_row_states),      cmocka_unit_test(test_compound_range),
+        cmocka_unit_test(test_incompatible),    cmocka_unit_test(test_spread),
+        cmocka_unit_test(test_host),            cmocka_unit_test(test_high_rank),
+        cmocka_unit_test(test_failures),        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_no_memory)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

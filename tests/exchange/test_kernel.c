@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The emitted box-move kernel on real memory: results against the definition, and in counting mode the bytes
+ * touched in other devices' memory against the exchange's own count. */
+#include <stdlib.h>
+
+#include "jit/compiler/compiler.h"
+#include "tests/exchange/problems.h"
+
+enum { SEEDS = 500, MAX_TEXTS = 80, MAX_BOXES = 512, MAX_SOURCES = 4096 };
+
+typedef struct library {
+    arena a;
+    const kernel_text *texts[MAX_TEXTS];
+    int n;
+    host_module *plain, *counting;
+} library;
+
+static const kernel_text *add_text(library *l, const kernel_text *k)
+{
+    for (int i = 0; i < l->n; i++)
+        if (ein__hash_equal(l->texts[i]->key, k->key)) return l->texts[i];
+    kernel_text *copy = ein__arena_get(&l->a, 1, sizeof *copy);
+    assert_non_null(copy);
+    assert_int_equal(ein__kernel_make(&l->a, k->body, k->threads, copy), EIN_OK);
+    assert_true(l->n < MAX_TEXTS);
+    l->texts[l->n++] = copy;
+    return copy;
+}
+
+static host_module *compile(library *l, bool counting)
+{
+    text source = {0}, object = {0};
+    error e = {0};
+    host_module *m;
+    assert_int_equal(ein__kernel_source(READ_HOST, counting, l->texts, l->n, &source), EIN_OK);
+    ein_status status = ein__host_compile(ein__text_get(&source), &object, &e);
+    if (status == EIN_NO_DEVICE) {
+        print_message("skipped: %s\n", e.line);
+        exit(77);
+    }
+    if (status != EIN_OK) fail_msg("%s\n%s", e.line, e.detail != NULL ? e.detail : "");
+    assert_int_equal(ein__host_load(object.bytes, object.n, &m, &e), EIN_OK);
+    ein__text_free(&source);
+    ein__text_free(&object);
+    ein__error_reset(&e);
+    return m;
+}
+
+/* One launch: transfers [first, end) write one block. */
+static void launch(const exchange_problem *p, const exchange *x, const cluster *c, int first, int end,
+                   host_entry entry, struct tally *tally)
+{
+    static long long boxes[MAX_BOXES * EIN__BOX_WORDS], sources[MAX_SOURCES];
+    int first_source[MAX_BOXES], n_sources = 0;
+    assert_true(end - first <= MAX_BOXES);
+    memset(sources, 0, sizeof sources);
+    for (int i = first; i < end; i++) {
+        const transfer *t = &x->transfers[i];
+        first_source[i - first] = n_sources;
+        assert_true((n_sources + t->n_sources) * p->n_states <= MAX_SOURCES);
+        for (int j = 0; j < t->n_sources; j++, n_sources++)
+            for (int s = 0; s < p->n_states; s++)
+                if ((p->used >> s & 1) != 0)
+                    sources[n_sources * p->n_states + s] =
+                        (long long)(intptr_t)find_kept(c, 1 + s, t->src_block[s], j, t->src_device[j])->at;
+    }
+    const transfer *t = &x->transfers[first];
+    i64 rows = ein__exchange_boxes(x, first, end - first, first_source, (i64 *)boxes);
+    void *dst = find_kept(c, 0, t->dst_block, 0, t->dst_device)->at, *table = boxes, *addresses = sources;
+    long long n_boxes = end - first;
+    void *args[] = {&dst, &n_boxes, &table, &addresses};
+    if (tally != NULL) tally->self = t->device;
+    entry(args, rows, 1, 1, tally);
+}
+
+static void run(const exchange_problem *p, const exchange *x, const cluster *c, host_entry entry, bool counting,
+                uint64_t seed)
+{
+    long long bytes[MAX_DEVICES] = {0};
+    assert_non_null(entry);
+    for (int first = 0, end; first < x->n_transfers; first = end) {
+        const transfer *t = &x->transfers[first];
+        struct tally tally = {(const char *)c->memory[0], (long long)(MEMORY * sizeof(float)), 0, p->n_devices, 0};
+        for (end = first + 1; end < x->n_transfers; end++) {
+            const transfer *u = &x->transfers[end];
+            if (u->device != t->device || u->dst_device != t->dst_device || u->dst_block != t->dst_block) break;
+        }
+        launch(p, x, c, first, end, entry, counting ? &tally : NULL);
+        bytes[t->device] += tally.bytes;
+    }
+    for (int d = 0; d < MAX_DEVICES && counting; d++)
+        if (bytes[d] != x->remote_bytes[d])
+            fail_msg("seed %llu: device %d touched %lld bytes, planned %lld", (unsigned long long)seed, d, bytes[d],
+                     (long long)x->remote_bytes[d]);
+}
+
+static void draw(uint64_t seed, problem *q, exchange *x, kernel_text *k)
+{
+    random_problem(q, seed, seed % 3 == 0);
+    assert_int_equal(ein__exchange_direct(&q->a, &q->p, x, NULL), EIN_OK);
+    assert_int_equal(ein__exchange_kernel(&q->a, &q->p, x, k), EIN_OK);
+}
+
+static void test_random(void **unused)
+{
+    library l = {.n = 0};
+    cluster *c;
+    problem q;
+    exchange x;
+    kernel_text k;
+    (void)unused;
+    make_cluster(&c);
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        draw(seed, &q, &x, &k);
+        add_text(&l, &k);
+        ein__arena_free(&q.a);
+    }
+    assert_in_range(l.n, 8, 40); /* few texts serve many exchanges */
+    for (int counting = 0; counting < 2; counting++) {
+        host_module *m = compile(&l, counting);
+        for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+            draw(seed, &q, &x, &k);
+            fill_cluster(c, &q.p);
+            run(&q.p, &x, c, ein__host_entry(m, k.name), counting, seed);
+            check_results(c, &q.p, 1e-5, seed);
+            ein__arena_free(&q.a);
+        }
+        ein__host_unload(m);
+    }
+    free_cluster(c);
+    ein__arena_free(&l.a);
+}
+
+/* Integers move as they are: three uneven parts of 2055 elements to one block. */
+static void move_integers(ein_dtype dtype, size_t bytes)
+{
+    problem q = {.a = {NULL}};
+    exchange x;
+    kernel_text k;
+    i64 at[] = {0, 1030, 1031, 2055};
+    relation *from = &q.states[0];
+    assert_int_equal(ein__relation_whole(&q.a, 2055, DEV(0), &q.to), EIN_OK);
+    *from = q.to;
+    from->axes[0] = (axis){.extent = 2055, .n_parts = 3, .lo = at, .hi = at + 1};
+    from->n_blocks = 3;
+    from->devices = (devset[]){DEV(0), DEV(1), DEV(2)};
+    q.p = (exchange_problem){.n_states = 1, .states = {from}, .used = 1, .dtype = dtype, .n_devices = 3, .to = &q.to};
+    assert_int_equal(ein__exchange_direct(&q.a, &q.p, &x, NULL), EIN_OK);
+    assert_int_equal(ein__exchange_check(&q.p, &x, NULL), EIN_OK);
+    assert_int_equal(x.remote_bytes[0], 1025 * bytes);
+    assert_int_equal(ein__exchange_kernel(&q.a, &q.p, &x, &k), EIN_OK);
+    library l = {.n = 0};
+    add_text(&l, &k);
+    host_module *m = compile(&l, false);
+    unsigned char *in = ein__aligned(64, 2055 * bytes), *out = ein__aligned(64, 2055 * bytes);
+    assert_true(in != NULL && out != NULL);
+    for (size_t i = 0; i < 2055 * bytes; i++) in[i] = (unsigned char)(i * 37 + i / 251);
+    long long boxes[3 * EIN__BOX_WORDS], sources[3], n_boxes = 3;
+    for (int i = 0; i < 3; i++) sources[i] = (long long)(intptr_t)(in + (size_t)at[i] * bytes);
+    i64 rows = ein__exchange_boxes(&x, 0, 3, (int[]){0, 1, 2}, (i64 *)boxes);
+    assert_int_equal(rows, 2 + 1 + 1);
+    void *dst = out, *table = boxes, *addresses = sources, *args[] = {&dst, &n_boxes, &table, &addresses};
+    ein__host_entry(m, k.name)(args, rows, 1, 1, NULL);
+    assert_memory_equal(in, out, 2055 * bytes);
+    ein__host_unload(m);
+    ein__free(in);
+    ein__free(out);
+    ein__arena_free(&l.a);
+    ein__arena_free(&q.a);
+}
+
+static void test_integers(void **unused)
+{
+    (void)unused;
+    move_integers(EIN_I32, 4);
+    move_integers(EIN_I64, 8);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_integers)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

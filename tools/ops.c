@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ein ops: the table is what the builder really makes. Every op is built once per dtype; those that are not
+ * refused are its dtypes, and the node's spec gives labels and merges. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/graph/graph.h"
+#include "ein.h"
+#include "tools/args.h"
+#include "tools/commands.h"
+#include "tools/report.h"
+
+#define SHAPE(...) ((const i64[]){__VA_ARGS__})
+#define TENSORS(...) ((const ein_tensor[]){__VA_ARGS__})
+
+static ein_tensor vector(ein_graph *g, ein_dtype d, const char *name)
+{
+    return ein_input(g, name, d, 1, SHAPE(8));
+}
+
+static ein_tensor matrix(ein_graph *g, ein_dtype d, const char *name)
+{
+    return ein_input(g, name, d, 2, SHAPE(8, 8));
+}
+
+/* [batch, heads, positions, size], or of a rotary operand [batch, positions, heads, size]. */
+static ein_tensor heads(ein_graph *g, ein_dtype d, const char *name, i64 n)
+{
+    return ein_input(g, name, d, 4, SHAPE(2, n, 6, 8));
+}
+
+static ein_tensor make_einsum(ein_graph *g, ein_dtype d)
+{
+    return ein_einsum(
+        g, "bik,bkj->bij", 2,
+        TENSORS(ein_input(g, "a", d, 3, SHAPE(2, 4, 8)), ein_input(g, "b", d, 3, SHAPE(2, 8, 4))));
+}
+static ein_tensor make_matmul(ein_graph *g, ein_dtype d)
+{
+    return ein_matmul(g, matrix(g, d, "a"), matrix(g, d, "b"));
+}
+static ein_tensor make_linear(ein_graph *g, ein_dtype d)
+{
+    return ein_linear(g, matrix(g, d, "x"), matrix(g, d, "w"), vector(g, d, "bias"));
+}
+static ein_tensor make_map(ein_graph *g, ein_dtype d)
+{
+    return ein_map(g, "x0 * sigmoid(x0) * x1", 2, TENSORS(matrix(g, d, "a"), matrix(g, d, "b")));
+}
+static ein_tensor make_add(ein_graph *g, ein_dtype d)
+{
+    return ein_add(g, matrix(g, d, "a"), vector(g, d, "b"));
+}
+static ein_tensor make_sub(ein_graph *g, ein_dtype d)
+{
+    return ein_sub(g, matrix(g, d, "a"), vector(g, d, "b"));
+}
+static ein_tensor make_mul(ein_graph *g, ein_dtype d)
+{
+    return ein_mul(g, matrix(g, d, "a"), vector(g, d, "b"));
+}
+static ein_tensor make_div(ein_graph *g, ein_dtype d)
+{
+    return ein_div(g, matrix(g, d, "a"), vector(g, d, "b"));
+}
+static ein_tensor make_relu(ein_graph *g, ein_dtype d) { return ein_relu(g, matrix(g, d, "x")); }
+static ein_tensor make_silu(ein_graph *g, ein_dtype d) { return ein_silu(g, matrix(g, d, "x")); }
+static ein_tensor make_sum(ein_graph *g, ein_dtype d)
+{
+    return ein_sum(g, matrix(g, d, "x"), 1, (int[]){1}, 0);
+}
+static ein_tensor make_mean(ein_graph *g, ein_dtype d)
+{
+    return ein_mean(g, matrix(g, d, "x"), 1, (int[]){1}, 0);
+}
+static ein_tensor make_amax(ein_graph *g, ein_dtype d)
+{
+    return ein_amax(g, matrix(g, d, "x"), 1, (int[]){1}, 0);
+}
+static ein_tensor make_amin(ein_graph *g, ein_dtype d)
+{
+    return ein_amin(g, matrix(g, d, "x"), 1, (int[]){1}, 0);
+}
+static ein_tensor make_softmax(ein_graph *g, ein_dtype d) { return ein_softmax(g, matrix(g, d, "x"), 1); }
+static ein_tensor make_rms_norm(ein_graph *g, ein_dtype d)
+{
+    return ein_rms_norm(g, matrix(g, d, "x"), vector(g, d, "w"), 1e-5);
+}
+static ein_tensor make_rope(ein_graph *g, ein_dtype d)
+{
+    ein_tensor cosine, sine;
+    ein_rope_tables(g, 8, 8, 1e4, &cosine, &sine);
+    return ein_rope(g, heads(g, d, "x", 4), cosine, sine, ein_scalar_input(g, "position"));
+}
+static ein_tensor make_attention(ein_graph *g, ein_dtype d)
+{
+    return ein_scaled_dot_product_attention(g, heads(g, d, "q", 4), heads(g, d, "k", 2), heads(g, d, "v", 2),
+                                            NULL);
+}
+static ein_tensor make_attention_partial(ein_graph *g, ein_dtype d)
+{
+    ein_tensor out[3];
+    ein_scaled_dot_product_attention_partial(g, heads(g, d, "q", 4), heads(g, d, "k", 2), heads(g, d, "v", 2),
+                                             NULL, out);
+    return out[2];
+}
+static ein_tensor make_embedding(ein_graph *g, ein_dtype d)
+{
+    return ein_embedding(g, vector(g, d, "ids"), ein_parameter(g, "table", EIN_F32, 2, SHAPE(16, 8)));
+}
+static ein_tensor make_reshape(ein_graph *g, ein_dtype d)
+{
+    return ein_reshape(g, matrix(g, d, "x"), 3, SHAPE(8, 2, 4));
+}
+static ein_tensor make_permute(ein_graph *g, ein_dtype d)
+{
+    return ein_permute(g, matrix(g, d, "x"), (int[]){1, 0});
+}
+static ein_tensor make_slice(ein_graph *g, ein_dtype d) { return ein_slice(g, matrix(g, d, "x"), 0, 2, 6); }
+static ein_tensor make_concat(ein_graph *g, ein_dtype d)
+{
+    return ein_concat(g, 2, TENSORS(matrix(g, d, "a"), matrix(g, d, "b")), 0);
+}
+static ein_tensor make_append(ein_graph *g, ein_dtype d)
+{
+    ein_tensor state = ein_state_tensor(g, "state", d, 3, SHAPE(2, 16, 8));
+    return ein_state_append(g, state, ein_input(g, "rows", d, 3, SHAPE(2, 4, 8)), 1,
+                            ein_scalar_input(g, "position"));
+}
+
+static const struct op {
+    const char *name;
+    ein_tensor (*make)(ein_graph *g, ein_dtype d);
+} OPS[] = {
+    {"einsum", make_einsum},
+    {"matmul", make_matmul},
+    {"linear", make_linear},
+    {"map", make_map},
+    {"add", make_add},
+    {"sub", make_sub},
+    {"mul", make_mul},
+    {"div", make_div},
+    {"relu", make_relu},
+    {"silu", make_silu},
+    {"sum", make_sum},
+    {"mean", make_mean},
+    {"amax", make_amax},
+    {"amin", make_amin},
+    {"softmax", make_softmax},
+    {"rms_norm", make_rms_norm},
+    {"rope", make_rope},
+    {"scaled_dot_product_attention", make_attention},
+    {"scaled_dot_product_attention_partial", make_attention_partial},
+    {"embedding", make_embedding},
+    {"reshape", make_reshape},
+    {"permute", make_permute},
+    {"slice", make_slice},
+    {"concat", make_concat},
+    {"state_append", make_append},
+};
+
+static void print_merges(const node *n, text *out)
+{
+    static const char *const kinds[] = {"sum", "max", "min", "softmax", "softmax_state"};
+    for (int i = 0; i < n->n_stages; i++)
+        ein__text_add(out, "%s%s", i > 0 ? ", " : "", kinds[n->stages[i].kind]);
+    if (n->n_stages == 0) ein__text_add(out, "%s", n->spec.merge != NULL ? n->spec.merge->name : "-");
+}
+
+/* Adds the op's dtype, and its spec if it is the first that is not refused. False: no memory. */
+static bool try_dtype(const struct op *o, ein_dtype d, text *dtypes, text *labels, text *merges)
+{
+    ein_graph *g;
+    if (ein_graph_create(&g) != EIN_OK) return false;
+    ein_tensor y = o->make(g, d);
+    if (y.id != 0) {
+        const node *n = &g->g.nodes.items[g->g.values.items[y.id - 1].owner];
+        ein__text_add(dtypes, "%s%s", dtypes->n > 0 ? " " : "", ein__dtype_name(d));
+        if (labels->n == 0) {
+            ein__spec_print(&n->spec, labels);
+            print_merges(n, merges);
+        }
+    }
+    bool ok = ein_graph_status(g) != EIN_NO_MEMORY;
+    ein_graph_free(g);
+    return ok;
+}
+
+static json_t *row_of(const struct op *o)
+{
+    static const ein_dtype dtypes[] = {EIN_F32, EIN_I32, EIN_I64};
+    text names = {0}, labels = {0}, merges = {0};
+    bool ok = true;
+    for (int i = 0; ok && i < 3; i++) ok = try_dtype(o, dtypes[i], &names, &labels, &merges);
+    ok = ok && !names.failed && !labels.failed && !merges.failed;
+    json_t *row = NULL;
+    if (ok) {
+        row =
+            json_pack("{s:s, s:s, s:s, s:s, s:s}", "op", o->name, "dtypes", ein__text_get(&names), "targets",
+                      "host", "merges", ein__text_get(&merges), "labels", ein__text_get(&labels));
+    }
+    ein__text_free(&names);
+    ein__text_free(&labels);
+    ein__text_free(&merges);
+    return row;
+}
+
+int command_ops(int argc, char **argv)
+{
+    args a;
+    int code = args_parse(argc, argv, "json", 0, 0, &a);
+    if (code != EXIT_DONE) return code;
+    report r;
+    report_begin(&r, a.json);
+    for (unsigned i = 0; i < sizeof OPS / sizeof *OPS; i++) report_row(&r, row_of(&OPS[i]));
+    return report_end(&r) ? EXIT_DONE : EXIT_USAGE;
+}
