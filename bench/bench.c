@@ -6,14 +6,16 @@
 
 #include "tools/args.h"
 
-static const char HELP[] =
-    "usage: ein-bench SUITE ...\n"
-    "\n"
-    "  ein-bench jit [MODEL] [--devices N] [--quick] [--json]      search, synthesis, compile, cold and warm start\n"
-    "  ein-bench kernels [MODEL] [--devices N] [--quick] [--json]  every kernel text of a program through NVRTC\n"
-    "  ein-bench plans, ein-bench exchange                         not built yet\n";
+static const char HELP[] = "usage: ein-bench SUITE [MODEL] [--devices N | --machine M] [--quick] [--json]\n"
+                           "\n"
+                           "  ein-bench jit       search, synthesis, compile, cold and warm start\n"
+                           "  ein-bench kernels   every kernel text of a program through NVRTC\n"
+                           "  ein-bench plans, ein-bench exchange    not built yet\n";
 
-static int not_built(const char *suite) { return complain(EXIT_MISSING, "ein-bench %s is not built yet", suite); }
+static int not_built(const char *suite)
+{
+    return complain(EXIT_MISSING, "ein-bench %s is not built yet", suite);
+}
 
 int main(int argc, char **argv)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every kernel text of a program, compiled by NVRTC for several architectures: what no GPU is needed to know. */
+/* Every kernel text of a program, compiled by NVRTC for several architectures: all that can be known of it
+ * without a GPU. */
 #include <stdio.h>
 #include <string.h>
 
@@ -31,37 +32,40 @@ static ein_status compile_kernel(const kernel_text *k, const char *architecture,
     return status;
 }
 
-static int bench_program(const char *model, const program *p, report *r)
+static int bench_program(const char *name, const program *p, report *r)
 {
     static const char *const architectures[] = {"sm_80", "sm_90", "sm_100"};
     for (int k = 0; k < p->n_kernels; k++) {
         for (int i = 0; i < 3; i++) {
-            nvrtc_result result;
+            nvrtc_result made;
             error e = {0};
-            ein_status status = compile_kernel(&p->kernels[k], architectures[i], &result, &e);
+            ein_status status = compile_kernel(&p->kernels[k], architectures[i], &made, &e);
             if (status != EIN_OK) {
-                complain(0, "%s: %s for %s: %s", model, use_of(p, k), architectures[i], e.line);
+                complain(0, "%s: %s for %s: %s", name, use_of(p, k), architectures[i], e.line);
                 if (e.detail != NULL) fprintf(stderr, "%s\n", e.detail);
                 ein__error_reset(&e);
                 return exit_of(status);
             }
-            report_row(r, json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:o}", "model", model, "family",
+            report_row(r, json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:o}", "model", name, "family",
                                     use_of(p, k), "variant", p->kernels[k].name, "arch", architectures[i],
-                                    "registers", result.registers, "spill_bytes", result.spill_bytes, "stack_bytes",
-                                    result.stack_bytes, "shared_bytes", result.shared_bytes, "compile_ms",
-                                    report_number(result.compile_ms)));
+                                    "registers", made.registers, "spill_bytes", made.spill_bytes,
+                                    "stack_bytes", made.stack_bytes, "shared_bytes", made.shared_bytes,
+                                    "compile_ms", report_number(made.compile_ms)));
         }
     }
     return EXIT_DONE;
 }
 
-static int bench_model(const char *name, const char *machine, report *r)
+static int bench_model(const char *name, const char *on, report *r)
 {
     char message[256] = "";
     workload w;
     ein_context *context = NULL;
     ein_program *p = NULL;
-    ein_context_options options = {.size = sizeof options, .machine = machine, .no_cache = 1, .message = message,
+    ein_context_options options = {.size = sizeof options,
+                                   .machine = on,
+                                   .no_cache = 1,
+                                   .message = message,
                                    .message_bytes = sizeof message};
     ein_compile_options plan_only = {.size = sizeof plan_only};
     ein_status status = workload_open(&w, name, NULL);
@@ -72,11 +76,11 @@ static int bench_model(const char *name, const char *machine, report *r)
     } else if ((status = ein_compile(&p, context, w.graph, &plan_only)) != EIN_OK) {
         complain(0, "%s", ein_context_error(context));
     }
-    int code = status == EIN_OK ? bench_program(name, &p->program, r) : exit_of(status);
+    int result = status == EIN_OK ? bench_program(name, &p->program, r) : exit_of(status);
     ein_program_free(p);
     ein_context_free(context);
     workload_close(&w);
-    return code;
+    return result;
 }
 
 int suite_kernels(int argc, char **argv)
@@ -85,16 +89,16 @@ int suite_kernels(int argc, char **argv)
     static const char *const full[] = {"llama-7b:layers=2,seq=512", "llama2-70b:layers=2,seq=512,head=1",
                                        "llama3-8b:layers=2,seq=1,cached=2048", "mlp", NULL};
     args a;
-    char machine[256];
-    int code = args_parse(argc, argv, "devices machine json quick", 0, 1, &a);
-    if (code == EXIT_DONE && a.devices == 0 && a.machine == NULL) a.devices = 4;
-    if (code == EXIT_DONE) code = args_machine(&a, machine, sizeof machine);
-    if (code != EXIT_DONE) return code;
+    char on[256];
+    int result = args_parse(argc, argv, "devices machine json quick", 0, 1, &a);
+    if (result == EXIT_DONE && a.devices == 0 && a.machine == NULL) a.devices = 4;
+    if (result == EXIT_DONE) result = args_machine(&a, on, sizeof on);
+    if (result != EXIT_DONE) return result;
     const char *one[] = {a.words[0], NULL};
     const char *const *names = a.n_words > 0 ? one : a.quick ? quick : full;
     report r;
     report_begin(&r, a.json);
-    for (int i = 0; code == EXIT_DONE && names[i] != NULL; i++) code = bench_model(names[i], machine, &r);
+    for (int i = 0; result == EXIT_DONE && names[i] != NULL; i++) result = bench_model(names[i], on, &r);
     if (!report_end(&r)) return EXIT_USAGE;
-    return code;
+    return result;
 }

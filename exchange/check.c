@@ -20,7 +20,7 @@ typedef struct pieces {
     i64 whole[ROOM]; /* step in the index space */
 } pieces;
 
-typedef struct cuboid { i64 lo[ROOM], len[ROOM]; } cuboid;
+typedef struct cuboid { i64 *lo, *len; } cuboid;
 
 typedef struct checker {
     arena a;
@@ -30,6 +30,7 @@ typedef struct checker {
     int n_factors;
     i64 suffix[ROOM], extent[ROOM]; /* of each factor, major first */
     cuboid *boxes; /* of the transfers */
+    pieces *m;     /* of the transfer at hand */
     int *mine;     /* room for the transfers of one block */
 } checker;
 
@@ -215,12 +216,14 @@ static ein_status check_sources(checker *c, int i)
 static ein_status check_transfer(checker *c, int i)
 {
     const transfer *t = &c->x->transfers[i];
-    pieces *m;
+    pieces *m = c->m;
     int factor[ROOM];
     i64 origin;
     TRY(check_numbers(c, i));
     TRY(check_sources(c, i));
-    NEW(&c->a, m, 1);
+    NEW(&c->a, c->boxes[i].lo, 2 * c->n_factors);
+    c->boxes[i].len = c->boxes[i].lo + c->n_factors;
+    m->n = 0;
     for (int k = 0; k < t->rank; k++) {
         if (t->size[k] == 1) continue; /* goes nowhere, whatever its strides */
         m->size[m->n] = t->size[k];
@@ -313,6 +316,7 @@ static ein_status check_all(checker *c)
     if (c->x->incompatible || !find_factors(c))
         return ein__fail(c->e, EIN_INTERNAL, "exchange: the factorizations have no common refinement");
     NEW(&c->a, c->boxes, c->x->n_transfers);
+    NEW(&c->a, c->m, 1);
     NEW(&c->a, c->mine, c->x->n_transfers);
     for (int i = 0; i < c->x->n_transfers; i++) TRY(check_transfer(c, i));
     for (int b = 0; b < to->n_blocks; b++)

@@ -83,6 +83,10 @@ static ein_status check_problem(const exchange_problem *p, error *e)
     if (p->to->n_partials != 1 || (p->merge == NULL && p->states[s]->n_partials != 1))
         return ein__fail(e, EIN_INTERNAL, "exchange: %d partials without a merge",
                          p->to->n_partials * p->states[s]->n_partials);
+    uint32_t needed = ein__exchange_used(p->merge, p->result, p->states[s]->n_partials > 1);
+    if ((needed & ~p->used) != 0)
+        return ein__fail(e, EIN_INTERNAL, "exchange: states %#x are used, result %d needs %#x", p->used, p->result,
+                         needed);
     return check_states(p, e);
 }
 
@@ -184,16 +188,23 @@ static ein_status make_shape(direct *d, int dst_block, const int *at)
     return push_shapes(d, &m, block, 0);
 }
 
+/* Hits of a block in group g are [*from, *end). */
+static void block_hits(const direct *d, int dst_block, int g, int *from, int *end)
+{
+    const group *in = &d->o.groups[g];
+    int part = dst_block / in->weight[0] % in->digits[0];
+    *from = in->hits_at[part];
+    *end = in->hits_at[part + 1];
+}
+
 /* All combinations of the groups' hits. */
 static ein_status make_block_shapes(direct *d, int dst_block)
 {
     int from[MAX_FACTORS + 1], end[MAX_FACTORS + 1], at[MAX_FACTORS + 1], g, n = d->o.n_groups;
     for (g = 0; g < n; g++) {
-        const group *in = &d->o.groups[g];
-        int part = dst_block / in->weight[0] % in->digits[0];
-        at[g] = from[g] = in->hits_at[part];
-        end[g] = in->hits_at[part + 1];
+        block_hits(d, dst_block, g, &from[g], &end[g]);
         if (from[g] == end[g]) return EIN_OK;
+        at[g] = from[g];
     }
     do {
         TRY(make_shape(d, dst_block, at));
@@ -202,10 +213,28 @@ static ein_status make_block_shapes(direct *d, int dst_block)
     return EIN_OK;
 }
 
+/* Room for all but the boxes of too high a rank. */
+static ein_status reserve_shapes(direct *d)
+{
+    i64 all = 0;
+    for (int b = 0; b < d->p->to->n_blocks; b++) {
+        i64 n = d->p->to->devices[b] != 0;
+        for (int g = 0, from, end; g < d->o.n_groups; g++) {
+            block_hits(d, b, g, &from, &end);
+            n *= end - from;
+        }
+        all += n;
+    }
+    NEW(d->a, d->shapes.items, all);
+    d->shapes.room = (int)all;
+    return EIN_OK;
+}
+
 static ein_status make_shapes(direct *d)
 {
     const relation *to = d->p->to;
     for (int s = 0; s < d->o.n_sides; s++) TRY(make_addresses(d->a, &d->o, s, &d->sides[s]));
+    TRY(reserve_shapes(d));
     NEW(d->a, d->first, to->n_blocks + 1);
     for (int b = 0; b < to->n_blocks; b++) {
         d->first[b] = d->shapes.n;

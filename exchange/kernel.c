@@ -13,6 +13,7 @@ typedef struct writer {
     text *out;
     const exchange_problem *p;
     const merge *merge; /* NULL: plain copy of the only used state */
+    bool several;   /* partials to combine */
     uint32_t row, walked; /* used states: uniform in a row; walked along it */
     bool unit;
     const char *type;
@@ -236,9 +237,9 @@ static void merge_sources(const writer *w)
     for (form f = least; f <= NARROW && w->walked != 0; f++) take_first(w, f);
     EACH_STATE(s, w->row) ein__text_add(w->out, "            u%d = r%d;\n", s, s);
     ein__text_add(w->out, "            continue;\n        }\n");
-    for (form f = least; f <= NARROW && w->walked != 0; f++) take_next(w, f);
+    for (form f = least; f <= NARROW && w->walked != 0 && w->several; f++) take_next(w, f);
     names(w, NARROW, store_, args);
-    combine(w, w->row, args, "        ");
+    if (w->several) combine(w, w->row, args, "        ");
     ein__text_add(w->out, "    }\n");
     for (form f = least; f <= NARROW; f++) finish(w, f);
 }
@@ -252,8 +253,9 @@ static bool only_copies(const exchange_problem *p)
 ein_status ein__exchange_kernel(arena *a, const exchange_problem *p, const exchange *x, kernel_text *out)
 {
     text body = {0};
-    writer w = {&body, p, only_copies(p) ? NULL : p->merge, x->row_states, p->used & ~x->row_states, x->unit_stride,
-                ein__dtype_kernel(p->dtype), (int)(16 / ein__dtype_bytes(p->dtype))};
+    writer w = {&body, p, only_copies(p) ? NULL : p->merge, p->states[__builtin_ctz(p->used)]->n_partials > 1,
+                x->row_states, p->used & ~x->row_states, x->unit_stride, ein__dtype_kernel(p->dtype),
+                (int)(16 / ein__dtype_bytes(p->dtype))};
     head(&w);
     geometry(&w);
     if (w.merge == NULL) copy(&w);

@@ -15,32 +15,36 @@ static void print_cuts(const spec *s, const choice *c, text *out)
 {
     for (int i = 0; i < c->n_cuts; i++) {
         for (int k = 0; k < c->cuts[i].n_labels; k++) {
-            ein__text_add(out, "%s%s", k > 0 ? "." : out->n > 0 ? " " : "", s->labels[c->cuts[i].labels[k]].name);
+            ein__text_add(out, "%s%s",
+                          k > 0        ? "."
+                          : out->n > 0 ? " "
+                                       : "",
+                          s->labels[c->cuts[i].labels[k]].name);
         }
         ein__text_add(out, "/%d", c->cuts[i].n_parts);
     }
     if (c->n_cuts == 0) ein__text_add(out, "whole");
 }
 
-/* Bytes that the node's steps touch in other devices' memory, in one run; -1 stands for leaves and outputs. */
-static i64 bytes_of(const program *p, int node)
+/* Bytes that the node's steps touch in other devices' memory in one run; -1: those of leaves and outputs. */
+static i64 bytes_of(const program *p, int owner)
 {
     i64 bytes = 0;
     for (int d = 0; d < p->n_devices; d++) {
         const device_program *dp = &p->devices[d];
-        for (int r = 0; r < dp->n_regions; r++) {
+        for (int r = 0; r < p->n_regions; r++) {
             for (int i = dp->regions[r].lo; i < dp->regions[r].hi; i++) {
-                if (dp->steps[i].node == node) bytes += dp->steps[i].remote_bytes * dp->regions[r].count;
+                if (dp->steps[i].node == owner) bytes += dp->steps[i].remote_bytes * dp->regions[r].count;
             }
         }
     }
     return bytes;
 }
 
-static int times_of(const graph *g, int node)
+static int times_of(const graph *g, int i)
 {
-    for (int i = 0; i < g->loops.n; i++) {
-        if (node >= g->loops.items[i].lo && node < g->loops.items[i].hi) return g->loops.items[i].count;
+    for (int k = 0; k < g->loops.n; k++) {
+        if (i >= g->loops.items[k].lo && i < g->loops.items[k].hi) return g->loops.items[k].count;
     }
     return 1;
 }
@@ -58,25 +62,25 @@ static ein_status print_layout(const node *n, const choice *c, text *out)
 static json_t *node_row(const ein_program *p, int i)
 {
     const node *n = &p->graph.nodes.items[i];
-    text cut = {0}, layout = {0};
+    text cuts = {0}, layout = {0};
     json_t *row = NULL;
     bool follows = n->kind == OP_APPEND; /* it lies as its state does */
-    if (!follows) print_cuts(&n->spec, &p->plan.nodes[i], &cut);
+    if (!follows) print_cuts(&n->spec, &p->plan.nodes[i], &cuts);
     ein_status status = follows ? EIN_OK : print_layout(n, &p->plan.nodes[i], &layout);
-    if (status == EIN_OK && !cut.failed && !layout.failed) {
+    if (status == EIN_OK && !cuts.failed && !layout.failed) {
         row = json_pack("{s:s, s:i, s:s, s:I, s:s}", "op", n->name, "times", times_of(&p->graph, i), "cut",
-                        follows ? "as its state" : ein__text_get(&cut), "bytes",
+                        follows ? "as its state" : ein__text_get(&cuts), "bytes",
                         (json_int_t)bytes_of(&p->program, i), "layout", ein__text_get(&layout));
     }
-    ein__text_free(&cut);
+    ein__text_free(&cuts);
     ein__text_free(&layout);
     return row;
 }
 
 static json_t *other_row(const char *what, i64 bytes)
 {
-    return json_pack("{s:s, s:i, s:s, s:I, s:s}", "op", what, "times", 1, "cut", "", "bytes", (json_int_t)bytes,
-                     "layout", "");
+    return json_pack("{s:s, s:i, s:s, s:I, s:s}", "op", what, "times", 1, "cut", "", "bytes",
+                     (json_int_t)bytes, "layout", "");
 }
 
 static int print_program(ein_program *p, bool json)
@@ -99,32 +103,36 @@ static int print_program(ein_program *p, bool json)
     return EXIT_DONE;
 }
 
-static int explain(workload *w, const char *machine, bool json)
+static int explain(workload *w, const char *on, bool json)
 {
     char message[256] = "";
     ein_context *context;
     ein_program *p = NULL;
-    ein_context_options options = {.size = sizeof options, .machine = machine, .no_cache = 1,
-                                   .message = message, .message_bytes = sizeof message};
+    ein_context_options options = {.size = sizeof options,
+                                   .machine = on,
+                                   .no_cache = 1,
+                                   .message = message,
+                                   .message_bytes = sizeof message};
     ein_status status = ein_context_create(&context, &options);
     if (status != EIN_OK) return complain(exit_of(status), "%s", message);
     status = ein_compile(&p, context, w->graph, &(ein_compile_options){.size = sizeof(ein_compile_options)});
-    int code = status == EIN_OK ? print_program(p, json) : complain(exit_of(status), "%s", ein_context_error(context));
+    int result = status == EIN_OK ? print_program(p, json)
+                                  : complain(exit_of(status), "%s", ein_context_error(context));
     ein_program_free(p);
     ein_context_free(context);
-    return code;
+    return result;
 }
 
 int command_explain(int argc, char **argv)
 {
     args a;
-    char machine[256];
-    int code = args_parse(argc, argv, "devices machine json", 1, 1, &a);
-    if (code == EXIT_DONE) code = args_machine(&a, machine, sizeof machine);
-    if (code != EXIT_DONE) return code;
+    char on[256];
+    int result = args_parse(argc, argv, "devices machine json", 1, 1, &a);
+    if (result == EXIT_DONE) result = args_machine(&a, on, sizeof on);
+    if (result != EXIT_DONE) return result;
     workload w;
     ein_status status = workload_open(&w, a.words[0], NULL);
-    code = status == EIN_OK ? explain(&w, machine, a.json) : complain(exit_of(status), "%s", w.error.line);
+    result = status == EIN_OK ? explain(&w, on, a.json) : complain(exit_of(status), "%s", w.error.line);
     workload_close(&w);
-    return code;
+    return result;
 }

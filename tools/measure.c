@@ -1,13 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Order: first run, check, warm start, timed runs, counting run. The timed runs are those of the program that
- * came from the cache, and every run must repeat the first one's bits. */
+/* Order: first run, check, counting run; then, in a context of its own that finds the cache only, warm start and
+ * timed runs. Every run must repeat the first one's bits. */
 #include "tools/measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/args.h"
 #include "tools/parallel.h"
+
+typedef struct protocol {
+    workload *work;
+    const char *machine, *cache_dir, *plan;
+    int repeat;
+    float **first; /* outputs of the first run */
+    measure *out;
+} protocol;
 
 static int rising(const void *a, const void *b)
 {
@@ -15,75 +24,116 @@ static int rising(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static ein_status time_runs(session *s, const prepared *p, float *const *first, int repeat, measure *out)
+static ein_status keep_first(protocol *p)
 {
-    double *ms;
-    NEW(&s->arena, ms, repeat);
-    for (int i = 0; i < repeat; i++) {
-        progress_report(s->work->progress, "run", (double)i / repeat);
-        double began = clock_seconds();
-        TRY(session_run(s, p));
-        ms[i] = (clock_seconds() - began) * 1e3;
-        out->repeats = out->repeats && session_same_outputs(s, first);
+    const session *s = &p->out->session;
+    int n = p->work->graph->g.outputs.n;
+    NEW(&p->out->arena, p->first, n);
+    for (int i = 0; i < n; i++) {
+        NEW(&p->out->arena, p->first[i], s->bytes[i] / sizeof(float));
+        memcpy(p->first[i], s->outputs[i], s->bytes[i]);
     }
-    qsort(ms, (size_t)repeat, sizeof *ms, rising);
-    out->median_ms = (ms[(repeat - 1) / 2] + ms[repeat / 2]) / 2;
     return EIN_OK;
 }
 
-static ein_status warm_start(session *s, const char *plan, float *const *first, int repeat, measure *out)
+static void compare_bits(protocol *p)
 {
-    prepared warm = {0};
-    double began = clock_seconds();
-    ein_status status = session_prepare(s, plan, false, &warm);
-    out->warm_ms = (clock_seconds() - began) * 1e3;
-    if (status == EIN_OK) {
-        ein_program_get_stats(warm.program, &out->warm);
-        status = time_runs(s, &warm, first, repeat, out);
+    const session *s = &p->out->session;
+    for (int i = 0; i < p->work->graph->g.outputs.n; i++) {
+        if (memcmp(p->first[i], s->outputs[i], s->bytes[i]) != 0) p->out->repeats = false;
     }
-    session_release(&warm);
-    return status;
 }
 
-static ein_status count_bytes(session *s, const char *plan, float *const *first, measure *out)
+static ein_status first_run(protocol *p)
 {
+    measure *m = p->out;
+    TRY(session_open(&m->session, p->work, p->machine, p->cache_dir));
+    double began = clock_seconds();
+    TRY(session_prepare(&m->session, p->plan, false, &m->program));
+    TRY(session_run(&m->session, &m->program));
+    m->cold_ms = (clock_seconds() - began - m->session.prime_seconds) * 1e3;
+    ein_program_get_stats(m->program.program, &m->cold);
+    return keep_first(p);
+}
+
+static ein_status count_bytes(protocol *p)
+{
+    session *s = &p->out->session;
     prepared counting = {0};
-    progress_report(s->work->progress, "counting run", 0);
-    ein_status status = session_prepare(s, plan, true, &counting);
+    progress_report(p->work->progress, "counting run", 0);
+    ein_status status = session_prepare(s, p->plan, true, &counting);
     if (status == EIN_OK) status = session_run(s, &counting);
-    if (status == EIN_OK) out->repeats = out->repeats && session_same_outputs(s, first);
-    out->moved = 0;
     for (int d = 0; status == EIN_OK && d < ein_context_device_count(s->context); d++) {
-        out->moved += ein_run_tally(counting.run, d);
+        p->out->moved += ein_run_tally(counting.run, d);
     }
+    if (status == EIN_OK) compare_bits(p);
     session_release(&counting);
     return status;
 }
 
-static ein_status first_run(session *s, const char *plan, measure *out)
+static ein_status warm_start(protocol *p)
 {
+    measure *m = p->out;
+    session_release(&m->program);
+    session_close(&m->session);
+    TRY(session_open(&m->session, p->work, p->machine, p->cache_dir));
     double began = clock_seconds();
-    TRY(session_prepare(s, plan, false, &out->program));
-    TRY(session_run(s, &out->program));
-    out->cold_ms = (clock_seconds() - began - s->prime_seconds) * 1e3;
-    ein_program_get_stats(out->program.program, &out->cold);
+    TRY(session_prepare(&m->session, p->plan, false, &m->program));
+    double seconds = clock_seconds() - began - m->session.prime_seconds;
+    ein_program_get_stats(m->program.program, &m->warm);
+    m->warm_ms = seconds * 1e3 - m->warm.place_ms;
     return EIN_OK;
 }
 
-ein_status measure_session(session *s, const char *plan, bool check, int repeat, measure *out)
+static ein_status time_runs(protocol *p)
+{
+    measure *m = p->out;
+    double *ms;
+    NEW(&m->arena, ms, p->repeat);
+    for (int i = 0; i < p->repeat; i++) {
+        progress_report(p->work->progress, "run", (double)i / p->repeat);
+        double began = clock_seconds();
+        TRY(session_run(&m->session, &m->program));
+        ms[i] = (clock_seconds() - began) * 1e3;
+        compare_bits(p);
+    }
+    qsort(ms, (size_t)p->repeat, sizeof *ms, rising);
+    m->median_ms = (ms[(p->repeat - 1) / 2] + ms[p->repeat / 2]) / 2;
+    return EIN_OK;
+}
+
+ein_status measure_workload(workload *w, const char *machine, const char *cache_dir, const char *plan,
+                            bool check, int repeat, measure *out)
 {
     *out = (measure){
         .cold.size = sizeof out->cold, .warm.size = sizeof out->warm, .checked = check, .repeats = true};
-    TRY(first_run(s, plan, out));
-    float **first = session_copy_outputs(s);
-    if (first == NULL) return EIN_NO_MEMORY;
-    if (check) TRY(workload_check(s->work, first, &out->verdict));
+    protocol p = {w, machine, cache_dir, plan, repeat, NULL, out};
+    TRY(first_run(&p));
+    if (check) TRY(workload_check(w, p.first, &out->verdict));
     if (check && !out->verdict.ok) return EIN_OK;
-    TRY(warm_start(s, plan, first, repeat, out));
-    return count_bytes(s, plan, first, out);
+    TRY(count_bytes(&p));
+    TRY(warm_start(&p));
+    return time_runs(&p);
 }
 
 bool measure_ok(const measure *m)
 {
-    return m->repeats && m->moved == m->cold.predicted_bytes && (!m->checked || m->verdict.ok);
+    return m->repeats && (!m->checked || m->verdict.ok) && m->moved == m->cold.predicted_bytes;
+}
+
+int measure_complain(const measure *m, ein_status status)
+{
+    const session *s = &m->session;
+    const char *line = s->message[0] != 0 ? s->message : s->work->error.line;
+    complain(0, "%s", line[0] != 0 ? line : ein_status_name(status));
+    const char *detail = s->context != NULL ? ein_context_detail(s->context) : "";
+    if (detail[0] != 0) fprintf(stderr, "%s\n", detail);
+    return exit_of(status);
+}
+
+void measure_close(measure *m)
+{
+    session_release(&m->program);
+    session_close(&m->session);
+    ein__arena_free(&m->arena);
 }

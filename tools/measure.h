@@ -6,20 +6,27 @@
 #include "tools/session.h"
 
 typedef struct measure {
-    double cold_ms;   /* first compile and run */
-    double warm_ms;   /* compile again: read from the cache, verify, bind */
+    double cold_ms; /* first compile and run */
+    double
+        warm_ms; /* compile again as a later process does, without placing the weights: read, verify, bind */
     double median_ms; /* of the runs after that */
     ein_program_stats cold, warm;
     int64_t moved;         /* bytes that counting kernels tallied in one run */
     bool checked, repeats; /* repeats: all runs gave the same bits */
     verdict verdict;
-    prepared program; /* the first; to be released */
+    session session;  /* of the last step */
+    prepared program; /* in it; what was timed, or the wrong one */
+    arena arena;
 } measure;
 
-/* `check`: compare with the reference. `repeat` runs are timed; none where a result was wrong. The status is
- * about the machinery; whether the results were right, measure_ok says. `s->message` or `s->work->error`
- * say what failed. */
-ein_status measure_session(session *s, const char *plan, bool check, int repeat, measure *out);
+/* `cache_dir` NULL: the user's; `plan` NULL: search; `check`: compare with the reference. `repeat` runs are
+ * timed; none where a result was wrong. The status is about the machinery; whether the results were right,
+ * measure_ok says. Close in any case. */
+ein_status measure_workload(workload *w, const char *machine, const char *cache_dir, const char *plan,
+                            bool check, int repeat, measure *out);
 bool measure_ok(const measure *m);
+/* Say to stderr what failed: `status` of the call above. Returns the exit code. */
+int measure_complain(const measure *m, ein_status status);
+void measure_close(measure *m);
 
 #endif

@@ -41,7 +41,7 @@ static ein_tensor make_matmul(ein_graph *g, ein_dtype d)
 }
 static ein_tensor make_linear(ein_graph *g, ein_dtype d)
 {
-    return ein_linear(g, matrix(g, d, "x"), matrix(g, d, "w"), vector(g, d, "bias"));
+    return ein_linear(g, matrix(g, d, "x"), matrix(g, d, "w"), (ein_tensor){0});
 }
 static ein_tensor make_map(ein_graph *g, ein_dtype d)
 {

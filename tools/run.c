@@ -23,25 +23,26 @@ static bool read_file(const char *path, text *out)
 }
 
 /* Of a result that was wrong nothing is timed or counted. */
-static json_t *row_of(const session *s, const measure *m)
+static json_t *row_of(const measure *m)
 {
     bool timed = !m->checked || m->verdict.ok;
     const ein_program_stats *cold = &m->cold;
-    return json_pack(
-        "{s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:I,"
-        " s:i, s:i, s:o, s:i, s:I, s:I, s:o, s:o, s:b, s:b}",
-        "model", s->work->name, "target", "host", "devices", ein_context_device_count(s->context), "cache",
-        cold->searches == 0 && cold->compiles == 0 ? "hit" : "miss", "cold_ms", report_number(m->cold_ms),
-        "warm_ms", timed ? report_number(m->warm_ms) : json_null(), "median_ms",
-        timed ? report_number(m->median_ms) : json_null(), "predicted_ms",
-        report_number(cold->predicted_us * 1e-3), "bytes_moved", timed ? json_integer(m->moved) : json_null(),
-        "predicted_bytes", (json_int_t)cold->predicted_bytes, "searches", cold->searches, "compiles",
-        cold->compiles, "warm_compiles", timed ? json_integer(m->warm.compiles) : json_null(), "kernels",
-        cold->kernels, "weight_bytes", (json_int_t)cold->weight_bytes, "buffer_bytes",
-        (json_int_t)cold->buffer_bytes, "max_rel_error",
-        m->checked ? report_number(m->verdict.error) : json_null(), "worst_row",
-        m->checked ? report_number(m->verdict.worst_row) : json_null(), "repeats", (int)m->repeats, "ok",
-        (int)measure_ok(m));
+    return json_pack("{s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:I,"
+                     " s:i, s:i, s:o, s:i, s:I, s:I, s:o, s:o, s:b, s:b}",
+                     "model", m->session.work->name, "target", "host", "devices",
+                     ein_context_device_count(m->session.context), "cache",
+                     cold->searches == 0 && cold->compiles == 0 ? "hit" : "miss", "cold_ms",
+                     report_number(m->cold_ms), "warm_ms", timed ? report_number(m->warm_ms) : json_null(),
+                     "median_ms", timed ? report_number(m->median_ms) : json_null(), "predicted_ms",
+                     report_number(cold->predicted_us * 1e-3), "bytes_moved",
+                     timed ? json_integer(m->moved) : json_null(), "predicted_bytes",
+                     (json_int_t)cold->predicted_bytes, "searches", cold->searches, "compiles",
+                     cold->compiles, "warm_compiles", timed ? json_integer(m->warm.compiles) : json_null(),
+                     "kernels", cold->kernels, "weight_bytes", (json_int_t)cold->weight_bytes, "buffer_bytes",
+                     (json_int_t)cold->buffer_bytes, "max_rel_error",
+                     m->checked ? report_number(m->verdict.error) : json_null(), "worst_row",
+                     m->checked ? report_number(m->verdict.worst_row) : json_null(), "repeats",
+                     (int)m->repeats, "ok", (int)measure_ok(m));
 }
 
 static void say_why(const measure *m)
@@ -57,42 +58,32 @@ static void say_why(const measure *m)
     }
 }
 
-static int run_session(session *s, const args *a, const char *plan)
+static int print_measure(const measure *m, const args *a)
 {
-    measure m;
-    ein_status status = measure_session(s, plan, a->check, a->repeat, &m);
-    progress_end(s->work->progress);
-    int code = exit_of(status);
-    if (status != EIN_OK) {
-        const char *detail = ein_context_detail(s->context);
-        complain(0, "%s", s->message[0] != 0 ? s->message : s->work->error.line);
-        if (detail[0] != 0) fprintf(stderr, "%s\n", detail);
-    } else {
-        report r;
-        report_begin(&r, a->json);
-        const char *explain = a->explain ? ein_program_explain(m.program.program) : NULL;
-        json_t *row = row_of(s, &m);
-        if (explain != NULL && a->json) json_object_set_new(row, "explain", json_string(explain));
-        if (explain != NULL && !a->json) printf("%s\n", explain);
-        report_row(&r, row);
-        code = report_end(&r) && measure_ok(&m) ? EXIT_DONE : EXIT_WRONG;
-        say_why(&m);
-    }
-    session_release(&m.program);
-    return code;
+    report r;
+    report_begin(&r, a->json);
+    const char *explain = a->explain ? ein_program_explain(m->program.program) : NULL;
+    json_t *row = row_of(m);
+    if (explain != NULL && a->json) json_object_set_new(row, "explain", json_string(explain));
+    if (explain != NULL && !a->json) printf("%s\n", explain);
+    report_row(&r, row);
+    bool printed = report_end(&r);
+    say_why(m);
+    return printed && measure_ok(m) ? EXIT_DONE : EXIT_WRONG;
 }
 
 static int run_workload(workload *w, const args *a, const char *machine, const char *plan)
 {
-    session s;
+    measure m;
     ein_status status = workload_open(w, a->words[0], w->progress);
     if (status == EIN_OK && w->model.note != NULL) fprintf(stderr, "ein: note: %s\n", w->model.note);
     if (status == EIN_OK) status = workload_fill(w);
     progress_end(w->progress);
     if (status != EIN_OK) return complain(exit_of(status), "%s", w->error.line);
-    status = session_open(&s, w, machine, NULL);
-    int code = status == EIN_OK ? run_session(&s, a, plan) : complain(exit_of(status), "%s", s.message);
-    session_close(&s);
+    status = measure_workload(w, machine, NULL, plan, a->check, a->repeat, &m);
+    progress_end(w->progress);
+    int code = status == EIN_OK ? print_measure(&m, a) : measure_complain(&m, status);
+    measure_close(&m);
     return code;
 }
 

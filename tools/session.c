@@ -64,6 +64,7 @@ void session_close(session *s)
     ein_weights_free(s->weights);
     ein_context_free(s->context);
     ein__arena_free(&s->arena);
+    memset(s, 0, sizeof *s);
 }
 
 static ein_status compile(session *s, const ein_graph *g, const char *plan, bool counting, prepared *out)
@@ -155,24 +156,4 @@ void session_release(prepared *p)
     ein_run_free(p->run);
     ein_program_free(p->program);
     memset(p, 0, sizeof *p);
-}
-
-float **session_copy_outputs(session *s)
-{
-    int n = s->work->graph->g.outputs.n;
-    float **copy = ein__arena_get(&s->arena, (size_t)n, sizeof *copy);
-    for (int i = 0; i < n && copy != NULL; i++) {
-        copy[i] = ein__arena_get(&s->arena, s->bytes[i], 1);
-        if (copy[i] == NULL) return NULL;
-        memcpy(copy[i], s->outputs[i], s->bytes[i]);
-    }
-    return copy;
-}
-
-bool session_same_outputs(const session *s, float *const *outputs)
-{
-    for (int i = 0; i < s->work->graph->g.outputs.n; i++) {
-        if (memcmp(outputs[i], s->outputs[i], s->bytes[i]) != 0) return false;
-    }
-    return true;
 }

@@ -33,8 +33,4 @@ ein_status session_prepare(session *s, const char *plan, bool counting, prepared
 ein_status session_run(session *s, const prepared *p);
 void session_release(prepared *p);
 
-/* A copy of the outputs, on the session's arena; NULL: no memory. */
-float **session_copy_outputs(session *s);
-bool session_same_outputs(const session *s, float *const *outputs);
-
 #endif

@@ -109,13 +109,20 @@ static ein_status check_written(const spec *s, const index_map *m, const char *w
     return EIN_OK;
 }
 
-/* Labels of the states that an expression reads; b's states follow a's. */
-static uint32_t labels_read(const spec *s, const expr *x)
+/* The labels of `part` are labels of `m`, in the same order: its blocks are m's without some axes. */
+static bool is_part(const index_map *part, const index_map *m)
 {
-    uint32_t set = 0;
+    int k = 0;
+    for (int i = 0; i < m->n && k < part->n; i++) k += part->terms[k].label == m->terms[i].label;
+    return k == part->n;
+}
+
+/* All states that an expression reads are parts of `m`; b's states follow a's. */
+static bool reads_parts(const spec *s, const expr *x, const index_map *m)
+{
     for (int i = 0; i < x->n; i++)
-        if (x->nodes[i].op == X_ARG) set |= labels_of(&s->states[x->nodes[i].a % s->n_states]);
-    return set;
+        if (x->nodes[i].op == X_ARG && !is_part(&s->states[x->nodes[i].a % s->n_states], m)) return false;
+    return true;
 }
 
 static ein_status check_merge(const spec *s, error *e)
@@ -130,14 +137,13 @@ static ein_status check_merge(const spec *s, error *e)
         return WRONG("merge %s has %d states and %d results, the op %d and %d", m->name, m->n_states,
                      m->n_results, s->n_states, s->n_results);
     for (int k = 0; k < s->n_states; k++)
-        if (labels_read(s, &m->combine[k]) & ~labels_of(&s->states[k]))
-            return WRONG("state %d is combined from a state with more labels", k);
+        if (!reads_parts(s, &m->combine[k], &s->states[k]))
+            return WRONG("state %d is combined from one with other labels, or in another order", k);
     for (int r = 0; r < s->n_results; r++) {
         bool same = m->finalize[r].n == 0;
         if (same && r >= s->n_states) return WRONG("result %d has no state", r);
-        uint32_t read = same ? labels_of(&s->states[r]) : labels_read(s, &m->finalize[r]);
-        if (read & ~labels_of(&s->results[r]))
-            return WRONG("result %d is made of a state with more labels", r);
+        if (same ? !is_part(&s->states[r], &s->results[r]) : !reads_parts(s, &m->finalize[r], &s->results[r]))
+            return WRONG("result %d is made of a state with other labels, or in another order", r);
     }
     return EIN_OK;
 }
@@ -206,8 +212,7 @@ static bool states_are_results(const spec *s)
 {
     if (s->n_states != s->n_results) return false;
     for (int k = 0; k < s->n_states; k++)
-        if (s->states[k].n != s->results[k].n || labels_of(&s->states[k]) != labels_of(&s->results[k]))
-            return false;
+        if (s->states[k].n != s->results[k].n || !is_part(&s->states[k], &s->results[k])) return false;
     return true;
 }
 

@@ -4,6 +4,7 @@
 #include "core/kernel/prelude.h"
 
 const char ein__prelude_cuda[] =
+    "#pragma nv_diag_suppress 177\n" /* functions that no kernel of the unit uses */
     "typedef long long i64;\n"
     "typedef int i32;\n"
     "typedef unsigned int u32;\n"

@@ -5,8 +5,8 @@
 
 #include "core/kernel/dialect.h"
 
-/* If $EIN_DUMP names a folder (made if need be): write <folder>/<name>.body, a first line "threads N", then the
- * body, unless it is there. Failures are ignored. */
+/* If $EIN_DUMP names a folder (made if need be): write <folder>/<name>.body, a first line "threads N", then
+ * the body, unless it is there. Failures are ignored. */
 void ein__kernel_dump(const kernel_text *k);
 
 #endif

@@ -25,7 +25,8 @@ static void get_log(const nvrtc_library *l, nvrtc_program p, text *log)
     size_t n = 0;
     if (l->log_size(p, &n) != NVRTC_SUCCESS || n == 0) return;
     char *bytes = ein__calloc(n + 1, 1);
-    if (bytes != NULL && l->log(p, bytes) == NVRTC_SUCCESS) ein__text_add(log, "%s", bytes);
+    if (bytes == NULL) log->failed = true;
+    else if (l->log(p, bytes) == NVRTC_SUCCESS) ein__text_add(log, "%s", bytes);
     ein__free(bytes);
 }
 

@@ -94,7 +94,8 @@ static int start(const char *const *argv, char **environment, const char *log, p
     return problem;
 }
 
-ein_status ein__program_run(const char *const *argv, const char *folder, const char *log, int *code, error *e)
+ein_status ein__program_run(const char *const *argv, const char *folder, const char *log, int *code,
+                            error *e)
 {
     arena a = {NULL};
     pid_t pid = 0, ended;

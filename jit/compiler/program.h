@@ -11,6 +11,7 @@ bool ein__program_find(const char *name, text *path);
 
 /* Runs argv[0], with output and errors in the file `log`, temporary files in `folder`, messages in
  * English. EIN_OK once it has ended: *code is its exit code, or minus the signal that killed it. */
-ein_status ein__program_run(const char *const *argv, const char *folder, const char *log, int *code, error *e);
+ein_status ein__program_run(const char *const *argv, const char *folder, const char *log, int *code,
+                            error *e);
 
 #endif

@@ -151,7 +151,7 @@ static inline void random_problem(problem *q, uint64_t seed, bool wide)
     q->seed = seed * 0x9e3779b97f4a7c15u + 1;
     for (int i = 0; i < 4; i++) random_bits(q);
     exchange_problem *p = &q->p;
-    int n = pick_int(q, 1, 4), factors[4];
+    int n = pick_int(q, 1, wide ? 3 : 4), factors[4];
     for (int i = 0; i < n; i++) factors[i] = pick_int(q, 1, 6);
     if (wide) factors[n - 1] = pick_int(q, 3, 40) * (n == 1 ? 100 : 4);
     p->n_devices = pick_int(q, 1, 9);

@@ -127,7 +127,7 @@ static void test_refusals(void **state)
 static i64 dimension(const graph *g, const char *name, int d)
 {
     for (int i = 0; i < g->leaves.n; i++) {
-        if (strcmp(g->leaves.items[i].name, leaf) == 0)
+        if (strcmp(g->leaves.items[i].name, name) == 0)
             return g->values.items[g->leaves.items[i].value].shape[d];
     }
     fail_msg("no leaf %s", name);

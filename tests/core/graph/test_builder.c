@@ -44,7 +44,8 @@ static void copies(void **state)
     ein_input(g, name, EIN_F32, SHAPE(2));
     ein_scalar p = ein_scalar_input(g, name);
     assert_int_equal(p.id, 1);
-    ein_tensor a = ein_constant(g, EIN_F32, SHAPE(2, 3), data), b = ein_constant(g, EIN_F32, SHAPE(2, 3), data);
+    ein_tensor a = ein_constant(g, EIN_F32, SHAPE(2, 3), data);
+    ein_tensor b = ein_constant(g, EIN_F32, SHAPE(2, 3), data);
     assert_int_equal(a.id, b.id);
     assert_int_not_equal(a.id, ein_constant(g, EIN_F32, SHAPE(3, 2), data).id);
     assert_int_not_equal(a.id, ein_constant(g, EIN_I32, SHAPE(2, 3), data).id);
@@ -119,7 +120,10 @@ static ein_tensor give(ein_graph *g, const char *name, ein_tensor x)
     return (ein_tensor){0};
 }
 
-static ein_tensor scalar(ein_graph *g, const char *name) { return (ein_tensor){ein_scalar_input(g, name).id}; }
+static ein_tensor scalar(ein_graph *g, const char *name)
+{
+    return (ein_tensor){ein_scalar_input(g, name).id};
+}
 
 static void refused_leaves(void **state)
 {
@@ -132,7 +136,8 @@ static void refused_leaves(void **state)
     FAILS(EIN_SHAPE, "input 'y': rank 9; 0 to 8 are allowed", ein_input(g, "y", EIN_F32, 9, rank9));
     FAILS(EIN_SHAPE, "input 'y': rank -1; 0 to 8 are allowed", ein_input(g, "y", EIN_F32, -1, rank9));
     FAILS(EIN_INVALID, "input 'y': shape is NULL", ein_input(g, "y", EIN_F32, 2, NULL));
-    FAILS(EIN_SHAPE, "input 'y': [1048576,1048577] has more than 2^40 elements", IN(g, "y", 1 << 20, (1 << 20) + 1));
+    FAILS(EIN_SHAPE, "input 'y': [1048576,1048577] has more than 2^40 elements",
+          IN(g, "y", 1 << 20, (1 << 20) + 1));
     FAILS(EIN_SHAPE, "input 'y': [0,9223372036854775807,3] has more than 2^40 elements",
           IN(g, "y", 0, INT64_MAX, 3)); /* an empty tensor does not hide it */
     FAILS(EIN_DTYPE, "input 'y': bf16 is reserved, not built yet", ein_input(g, "y", EIN_BF16, SHAPE(2)));
@@ -158,14 +163,16 @@ static void refused_operands(void **state)
     FAILS(EIN_INVALID, "concat: no operands", ein_concat(g, -1, many, 0));
     FAILS(EIN_INVALID, "map: operands is NULL", ein_map(g, "x0", 1, NULL));
     FAILS(EIN_UNSUPPORTED, "concat: 33 operands; at most 32 are built", ein_concat(g, 33, many, 0));
-    FAILS(EIN_DTYPE, "add: operand 1 is i64, not f32", ein_add(g, x, ein_input(g, "i", EIN_I64, SHAPE(2, 3))));
+    FAILS(EIN_DTYPE, "add: operand 1 is i64, not f32",
+          ein_add(g, x, ein_input(g, "i", EIN_I64, SHAPE(2, 3))));
 }
 
 /* A graph that uses every op, for the test of failing allocations. */
 static void build_all(ein_graph *g)
 {
-    ein_tensor x = IN(g, "x", 2, 4, 8), w = ein_parameter(g, "w", EIN_F32, SHAPE(8, 8)), cosine, sine, parts[3];
-    ein_tensor ids = ein_input(g, "ids", EIN_I32, SHAPE(2, 4)), k = ein_state_tensor(g, "k", EIN_F32, SHAPE(2, 9, 8));
+    ein_tensor x = IN(g, "x", 2, 4, 8), w = ein_parameter(g, "w", EIN_F32, SHAPE(8, 8));
+    ein_tensor cosine, sine, parts[3], ids = ein_input(g, "ids", EIN_I32, SHAPE(2, 4));
+    ein_tensor k = ein_state_tensor(g, "k", EIN_F32, SHAPE(2, 9, 8));
     ein_scalar p = ein_scalar_input(g, "p");
     ein_tensor y = ein_add(g, ein_linear(g, x, w, (ein_tensor){0}), ein_embedding(g, ids, w));
     y = ein_softmax(g, ein_rms_norm(g, y, (ein_tensor){0}, 1e-5), -1);
@@ -176,7 +183,8 @@ static void build_all(ein_graph *g)
     ein_tensor kept = ein_state_append(g, k, ein_slice(g, y, 1, 0, 2), 1, p);
     ein_output(g, "a", ein_mean(g, ein_concat(g, 2, (ein_tensor[]){kept, y}, 1), 0, NULL, 1));
     ein_output(g, "b", ein_scaled_dot_product_attention(g, q, q, q, NULL));
-    ein_output(g, "c", ein_einsum(g, "bij,bjk->bk", 2, (ein_tensor[]){y, ein_permute(g, y, (int[]){0, 2, 1})}));
+    ein_tensor turned = ein_permute(g, y, (int[]){0, 2, 1});
+    ein_output(g, "c", ein_einsum(g, "bij,bjk->bk", 2, (ein_tensor[]){y, turned}));
     ein_output(g, "d", parts[1]);
 }
 

@@ -29,7 +29,8 @@ static void notation(void **state)
 {
     ein_graph *g = new_graph();
     (void)state;
-    ein_tensor a = IN(g, "a", 3, 4), b = IN(g, "b", 4, 5), s = IN(g, "s", 3, 3), c = ein_input(g, "c", EIN_F32, 0, NULL);
+    ein_tensor a = IN(g, "a", 3, 4), b = IN(g, "b", 4, 5), s = IN(g, "s", 3, 3);
+    ein_tensor c = ein_input(g, "c", EIN_F32, 0, NULL);
     assert_shape(g, einsum2(g, "Zb,ba", a, IN(g, "e", 4, 2)), "[3,2]"); /* no arrow: sorted, capitals first */
     assert_shape(g, einsum2(g, "zb,ba", a, IN(g, "f", 4, 2)), "[2,3]");
     assert_shape(g, ein_einsum(g, "ij->ji", 1, &a), "[4,3]");
@@ -131,7 +132,8 @@ static void matmul(void **state)
 {
     ein_graph *g = new_graph();
     (void)state;
-    ein_tensor v = IN(g, "v", 4), m = IN(g, "m", 3, 4), n = IN(g, "n", 4, 5), batch = IN(g, "batch", 7, 1, 3, 4);
+    ein_tensor v = IN(g, "v", 4), m = IN(g, "m", 3, 4), n = IN(g, "n", 4, 5);
+    ein_tensor batch = IN(g, "batch", 7, 1, 3, 4);
     assert_shape(g, ein_matmul(g, m, n), "[3,5]");
     assert_spec(g, "x0[m,k] x1[k,n] -> y0[m,n]  m=3 n=5 k=4(sum)");
     assert_true(NODE(g, 0).product);

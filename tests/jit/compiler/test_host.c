@@ -59,8 +59,10 @@ static void use_script(place *p, const char *text_of)
     setenv("EIN_CC", p->script, 1);
 }
 
-static const char counter[] = "static int n; void tick(void **args, long long x, long long y, long long z, void *t)\n"
-                              "{ (void)x; (void)y; (void)z; (void)t; *(int *)args[0] = ++n; }\n";
+static const char counter[] =
+    "static int n;\n"
+    "void tick(void **args, long long x, long long y, long long z, void *t)\n"
+    "{ (void)x; (void)y; (void)z; (void)t; *(int *)args[0] = ++n; }\n";
 
 static void compile(const char *source, text *object)
 {

@@ -92,12 +92,12 @@ static void test_stack_is_seen(void **state)
                         "{ int v[64]; for (int i = 0; i < n; i++) v[p[i] & 63] = i; p[0] = v[n & 63]; }\n";
     assert_int_equal(ein__nvrtc_compile(array, "sm_80", NULL, &r, NULL), EIN_OK);
     assert_in_range(r.stack_bytes, 256, 512);
-    const char *spill = "extern \"C\" __global__ void __launch_bounds__(1024, 2) f(float *p, int n)\n"
+    const char *spill = "#define ALL _Pragma(\"unroll\") for (int i = 0; i < 64; i++)\n"
+                        "extern \"C\" __global__ void __launch_bounds__(1024, 2) f(float *p, int n)\n"
                         "{ float v[64];\n"
-                        "_Pragma(\"unroll\") for (int i = 0; i < 64; i++) v[i] = p[i * 1024 + threadIdx.x];\n"
-                        "for (int k = 0; k < n; k++)\n"
-                        "_Pragma(\"unroll\") for (int i = 0; i < 64; i++) v[i] = v[i] * v[(i + 7) % 64] + p[k];\n"
-                        "_Pragma(\"unroll\") for (int i = 0; i < 64; i++) p[i * 1024 + threadIdx.x] = v[i]; }\n";
+                        "ALL v[i] = p[i * 1024 + threadIdx.x];\n"
+                        "for (int k = 0; k < n; k++) ALL v[i] = v[i] * v[(i + 7) % 64] + p[k];\n"
+                        "ALL p[i * 1024 + threadIdx.x] = v[i]; }\n";
     assert_int_equal(ein__nvrtc_compile(spill, "sm_80", NULL, &r, NULL), EIN_OK);
     assert_true(r.spill_bytes > 0);
 }
@@ -163,20 +163,23 @@ static void test_no_memory(void **state)
     (void)state;
     const char *source = "extern \"C\" __global__ void f() {}\n";
     const long alive = ein__alloc_live();
-    ein_status status = EIN_NO_MEMORY;
-    int at = 0;
-    while (status != EIN_OK) {
+    int failed = 0;
+    for (int at = 1; at < 12; at++) { /* some only look for files: what they miss is not missed */
         text binary = {0};
         nvrtc_result r;
-        ein__alloc_fail_at(++at);
-        status = ein__nvrtc_compile(source, "sm_90", &binary, &r, NULL);
+        ein__alloc_fail_at(at);
+        ein_status status = ein__nvrtc_compile(source, "sm_90", &binary, &r, NULL);
         ein__alloc_fail_at(0);
-        if (status == EIN_OK) assert_true(binary.n > 0);
-        else assert_int_equal(status, EIN_NO_MEMORY);
+        if (status == EIN_OK) {
+            assert_true(binary.n > 0 && r.registers > 0 && r.stack_bytes == 0);
+        } else {
+            assert_int_equal(status, EIN_NO_MEMORY);
+            failed++;
+        }
         ein__text_free(&binary);
         assert_int_equal(ein__alloc_live(), alive);
-        if (status == EIN_OK && at < 3) status = EIN_NO_MEMORY; /* the first two only find files */
     }
+    assert_in_range(failed, 3, 10);
 }
 
 int main(void)

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention with an online softmax (Milakov and Gimelshein 2018, Dao et al. 2022). A block of 16 x 16 threads
+ * has a tile of queries of one kv head and walks over tiles of keys that some of them see:
+ *
+ *     scores      p[key][query] = k q       thread (y, x): keys y.., queries x, x + 16, ..
+ *     softmax     new maxima, p = exp(p - maximum), sums; queries side by side
+ *     values      o = o shrink + p v        thread (y, x): queries y.., columns x, x + 16, ..
+ *
+ * Queries are rows (group, position), so that heads that share keys share their loads. In shared memory q and
+ * p have the query as minor index, k and v lie as they come: every inner loop then reads one operand side by
+ * side and the other by broadcast, on both targets. Head sizes are cut into chunks of at most 64 that go
+ * through one buffer; value columns past 256 are slices of their own in the grid.
+ *
+ * Hidden scores are -inf and maxima start finite, so no difference is inf - inf. Keys past the last one seen
+ * are read as copies of that one and hidden. */
+#include "jit/family/parts.h"
+
+#define ADD(...) ein__text_add(b, __VA_ARGS__)
+
+enum { THREADS = 256, SIDE = 16, CHUNK = 64, WIDTH = 256 };
+
+typedef struct tiling {
+    int d, e;
+    int d_chunk, d_chunks;         /* of q and k; a multiple of 16 */
+    int e_slices, e_width;         /* value columns of one block */
+    int e_chunk, e_chunks;
+    int queries, keys;             /* of a tile */
+    int row;                       /* row length of q and p in shared memory: queries + 1 */
+    bool resident;                 /* all chunks of q stay in shared memory */
+    bool causal, states;
+} tiling;
+
+static int divide_up(int n, int by) { return (n + by - 1) / by; }
+static int round_up(int n, int to) { return divide_up(n, to) * to; }
+
+/* Threads side by side that load a chunk of n columns. */
+static int load_width(int n) { return n % 64 == 0 ? 64 : n % 32 == 0 ? 32 : 16; }
+
+static i64 rows_of(const job *j) { return j->box.len[ATT_G] * j->box.len[ATT_S]; }
+
+static void tile(const job *j, tiling *t)
+{
+    *t = (tiling){.d = (int)j->box.len[ATT_D], .e = (int)j->box.len[ATT_E],
+                  .causal = j->node->attention.causal, .states = j->n_out == 3};
+    t->d_chunks = divide_up(t->d, CHUNK);
+    t->d_chunk = round_up(divide_up(t->d, t->d_chunks), SIDE);
+    t->e_slices = divide_up(t->e, WIDTH);
+    t->e_width = divide_up(t->e, t->e_slices);
+    t->e_chunks = divide_up(t->e_width, CHUNK);
+    t->e_chunk = round_up(divide_up(t->e_width, t->e_chunks), SIDE);
+    int size = t->d_chunk * t->d_chunks;
+    t->resident = size <= 256;
+    t->queries = rows_of(j) <= 16 ? 16 : rows_of(j) <= 32 || size > 64 || t->e_width > 128 ? 32 : 64;
+    t->keys = t->queries == 64 || (t->queries == 32 && t->resident && size > 128) ? 32 : 64;
+    t->row = t->queries + 1;
+}
+
+static bool applicable(const job *j)
+{
+    return j->node->kind == OP_ATTENTION && (j->mode == JOB_FINAL || j->mode == JOB_STATES) && j->n_in == 3 &&
+           (j->n_out == 1 || j->n_out == 3) && j->box.len[ATT_D] >= 1 && j->box.len[ATT_E] >= 1 &&
+           j->box.len[ATT_D] <= INT32_MAX / 2 && j->box.len[ATT_E] <= INT32_MAX / 2;
+}
+
+/* ---- parameters ---- */
+
+static void strides(writer *w, const view *v, char id, const char *labels)
+{
+    static const char names[] = "bhgstde";
+    for (const char *p = labels; *p != 0; p++) {
+        int l = 0;
+        while (names[l] != *p) l++;
+        if ((l != ATT_D && l != ATT_E) || v->stride[l] != 1)
+            ein__writer_int(w, ein__name("%c_%c", id, *p).s, v->stride[l]);
+    }
+}
+
+static void parameters(writer *w, const job *j, const tiling *t)
+{
+    const attention_attrs *x = &j->node->attention;
+    const view *o = &j->out[j->n_out - 1];
+    ein__writer_in(w, &j->in[0], 0, "q");
+    ein__writer_in(w, &j->in[1], 0, "k");
+    ein__writer_in(w, &j->in[2], 0, "v");
+    ein__writer_out(w, o, 0, "o");
+    if (t->states) ein__writer_out(w, &j->out[0], 0, "m");
+    if (t->states) ein__writer_out(w, &j->out[1], 0, "l");
+    ein__writer_int(w, "n_h", j->box.len[ATT_H]);
+    ein__writer_int(w, "n_s", j->box.len[ATT_S]);
+    ein__writer_int(w, "n_t", j->box.len[ATT_T]);
+    ein__writer_int(w, "rows", rows_of(j));
+    ein__writer_float(w, "scale", x->scale);
+    if (t->causal) ein__writer_scalar(w, "first", x->position, j->box.lo[ATT_S] - j->box.lo[ATT_T]);
+    if (x->length >= 0) ein__writer_scalar(w, "length", x->length, -j->box.lo[ATT_T]);
+    else ein__writer_int(w, "length", j->box.len[ATT_T]);
+    strides(w, &j->in[0], 'q', "bhgsd");
+    strides(w, &j->in[1], 'k', "bhtd");
+    strides(w, &j->in[2], 'v', "bhte");
+    strides(w, o, 'o', "bhgse");
+    if (t->states) strides(w, &j->out[0], 'm', "bhgs");
+    if (t->states) strides(w, &j->out[1], 'l', "bhgs");
+}
+
+/* " * q_d" where a view does not lie side by side along its last label. */
+static const char *factor(const view *v, int l, const char *source)
+{
+    return v->stride[l] == 1 ? "" : source;
+}
+
+/* ---- the block's place ---- */
+
+static void place_block(text *b, const tiling *t)
+{
+    ADD("    const i64 tiles = (rows + %d) / %d;\n", t->queries - 1, t->queries);
+    if (t->e_slices > 1) {
+        ADD("    const i64 slice = bx %% %d, rest = bx / %d, e0 = slice * %d;\n", t->e_slices,
+            t->e_slices, t->e_width);
+        ADD("    const int width = (int)(%d - e0 < %d ? %d - e0 : %d);\n", t->e, t->e_width, t->e,
+            t->e_width);
+    } else {
+        ADD("    const i64 rest = bx;\n");
+    }
+    /* Under a causal mask the last tiles have the most keys: they start first. */
+    ADD("    const i64 r0 = (tiles - 1 - rest %% tiles) * %d, bh = rest / tiles;\n"
+        "    const i64 head = bh %% n_h, batch = bh / n_h;\n"
+        "    const i64 end = length < n_t ? length : n_t;\n", t->queries);
+    if (t->causal)
+        ADD("    const i64 last = (r0 + %d < rows ? r0 + %d : rows) - 1;\n"
+            "    const i64 latest = r0 / n_s == last / n_s ? last %% n_s : n_s - 1;\n"
+            "    const i64 seen = latest + first + 1 < end ? latest + first + 1 : end;\n",
+            t->queries, t->queries);
+    else
+        ADD("    const i64 seen = end;\n");
+}
+
+static void declare(text *b, const tiling *t)
+{
+    int rt = t->queries / SIDE, ct = t->e_chunk / SIDE;
+    int kv = t->d_chunk + 1 > t->e_chunk ? t->d_chunk + 1 : t->e_chunk;
+    ADD("    SHARED(float, qq, %d);\n", t->row * t->d_chunk * (t->resident ? t->d_chunks : 1));
+    ADD("    SHARED(float, kv, %d);\n    SHARED(float, pp, %d);\n", t->keys * kv, t->keys * t->row);
+    ADD("    SHARED(float, part, %d);\n", THREADS);
+    ADD("    SHARED(float, top, %d);\n    SHARED(float, shrink, %d);\n", t->queries, t->queries);
+    ADD("    SHARED(int, sees, %d);\n    SHARED(i64, at, %d);\n", t->queries, t->queries);
+    ADD("    PRIV(float, sum);\n");
+    for (int h = 0; h < t->e_chunks; h++)
+        for (int i = 0; i < rt; i++)
+            for (int c = 0; c < ct; c++) ADD("    PRIV(float, o%d_%d%d);\n", h, i, c);
+    ADD("    STEP {\n        P(sum) = 0.0f;\n");
+    for (int h = 0; h < t->e_chunks; h++)
+        for (int i = 0; i < rt; i++)
+            for (int c = 0; c < ct; c++) ADD("        P(o%d_%d%d) = 0.0f;\n", h, i, c);
+    ADD("    }\n");
+}
+
+/* A query of the tile: row, group, position. Rows past the end repeat the last one and are not stored. */
+static void decode_row(text *b)
+{
+    ADD("        const i64 row = r0 + tid < rows ? r0 + tid : rows - 1, g = row / n_s, s = row %% n_s;\n");
+}
+
+/* Where each query is, and how many keys it sees. */
+static void place_queries(text *b, const tiling *t)
+{
+    ADD("    PHASE_N(%d) {\n", t->queries);
+    decode_row(b);
+    ADD("        at[tid] = batch * q_b + head * q_h + g * q_g + s * q_s;\n");
+    ADD(t->causal ? "        const i64 n = s + first + 1 < seen ? s + first + 1 : seen;\n"
+        : "        const i64 n = seen;\n");
+    ADD("        sees[tid] = n > 0 ? (int)n : 0;\n        top[tid] = ");
+    ein__expr_print_number(EIN__LOWEST, b);
+    ADD(";\n    }\n");
+}
+
+/* ---- loads ---- */
+
+/* Column of a load: `first` + x, or the last one of `n` past it. */
+static void column(text *b, const char *first, const char *n)
+{
+    ADD("const int j = %s + x", first);
+    if (n != NULL) ADD(" < %s ? %s + x : %s - 1", n, first, n);
+    ADD(";\n");
+}
+
+static void load_begin(text *b, const char *pad, int rows, int from, int columns)
+{
+    int nx = load_width(columns);
+    ADD("%sUNROLL_DEV(8)\n%sfor (int i = 0; i < %d; i += %d)\n", pad, pad, rows, THREADS / nx);
+    ADD("%s    for (int c = %d; c < %d; c += %d)\n", pad, from, columns, nx);
+    ADD("%s        STEP2(y, %d, x, %d) {\n%s            ", pad, THREADS / nx, nx, pad);
+}
+
+static void load_queries(text *b, const job *j, const tiling *t)
+{
+    const char *pad = t->resident ? "    " : "            ";
+    int columns = t->d_chunk * (t->resident ? t->d_chunks : 1);
+    short_text d = ein__name("%d", t->d);
+    load_begin(b, pad, t->queries, 0, columns);
+    column(b, t->resident ? "c" : "c0 + c", t->d % t->d_chunk != 0 ? d.s : NULL);
+    ADD("%s            qq[(c + x) * %d + i + y] = LD(q, at[i + y] + j%s) * scale;\n%s        }\n", pad,
+        t->row, factor(&j->in[0], ATT_D, " * q_d"), pad);
+    if (t->resident) ADD("    SYNC;\n");
+}
+
+static void load_keys(text *b, const job *j, const tiling *t)
+{
+    const char *pad = "            ";
+    short_text d = ein__name("%d", t->d);
+    load_begin(b, pad, t->keys, 0, t->d_chunk);
+    column(b, "c0 + c", t->d % t->d_chunk != 0 ? d.s : NULL);
+    ADD("%s            const i64 n = t0 + i + y < seen ? t0 + i + y : seen - 1;\n", pad);
+    ADD("%s            kv[(i + y) * %d + c + x] = LD(k, batch * k_b + head * k_h + n * k_t + j%s);\n",
+        pad, t->d_chunk + 1, factor(&j->in[1], ATT_D, " * k_d"));
+    ADD("%s        }\n", pad);
+}
+
+static void load_values(text *b, const job *j, const tiling *t, int h)
+{
+    const char *pad = "        ", *slice = t->e_slices > 1 ? "e0 + " : "";
+    short_text first = ein__name("%d + c", h * t->e_chunk), n = ein__name("%d", t->e_width);
+    bool exact = t->e_slices == 1 && t->e_chunk * t->e_chunks == t->e_width;
+    load_begin(b, pad, t->keys, 0, t->e_chunk);
+    column(b, first.s, exact ? NULL : t->e_slices > 1 ? "width" : n.s);
+    ADD("%s            const i64 n = t0 + i + y < seen ? t0 + i + y : seen - 1;\n", pad);
+    ADD("%s            kv[(i + y) * %d + c + x] =\n", pad, t->e_chunk);
+    ADD("%s                LD(v, batch * v_b + head * v_h + n * v_t + (%sj)%s);\n%s        }\n", pad,
+        slice, factor(&j->in[2], ATT_E, " * v_e"), pad);
+}
+
+/* ---- products ---- */
+
+/* "c00 = k_fma(a0, b0, c00);" for all pairs: straight-line, which is what keeps them in vector registers. */
+static void multiply(text *b, const char *pad, int n_a, int n_b)
+{
+    for (int i = 0; i < n_a; i++) {
+        ADD("%s", pad);
+        for (int c = 0; c < n_b; c++)
+            ADD("%sc%d%d = k_fma(a%d, b%d, c%d%d);", c > 0 ? " " : "", i, c, i, c, i, c);
+        ADD("\n");
+    }
+}
+
+static void scores(text *b, const tiling *t)
+{
+    int na = t->queries / SIDE, nb = t->keys / SIDE;
+    bool several = t->d_chunks > 1, ragged = t->d % t->d_chunk != 0;
+    ADD("            PHASE2(y, %d, x, %d) {\n", SIDE, SIDE);
+    for (int i = 0; i < na; i++)
+        for (int c = 0; c < nb; c++) {
+            ADD("                float c%d%d = ", i, c);
+            if (several) ADD("pp[(y * %d + %d) * %d + x + %d];\n", nb, c, t->row, i * SIDE);
+            else ADD("0.0f;\n");
+        }
+    if (ragged) ADD("                UNROLL_DEV(8)\n                for (int i = 0; i < nd; i++) {\n");
+    else ADD("                UNROLL_DEV(8)\n                for (int i = 0; i < %d; i++) {\n", t->d_chunk);
+    for (int i = 0; i < na; i++)
+        ADD("                    const float a%d = qq[(%si) * %d + x + %d];\n", i,
+            t->resident ? "c0 + " : "", t->row, i * SIDE);
+    for (int c = 0; c < nb; c++)
+        ADD("                    const float b%d = kv[(y * %d + %d) * %d + i];\n", c, nb, c,
+            t->d_chunk + 1);
+    multiply(b, "                    ", na, nb);
+    ADD("                }\n");
+    for (int i = 0; i < na; i++)
+        for (int c = 0; c < nb; c++)
+            ADD("                pp[(y * %d + %d) * %d + x + %d] = c%d%d;\n", nb, c, t->row, i * SIDE,
+                i, c);
+    ADD("            }\n");
+}
+
+/* All chunks of the head size. */
+static void all_scores(text *b, const job *j, const tiling *t)
+{
+    int nb = t->keys / SIDE;
+    if (t->d_chunks > 1) {
+        ADD("        STEP2(y, %d, x, %d) {\n", SIDE, SIDE);
+        for (int i = 0; i < t->queries / SIDE; i++)
+            for (int c = 0; c < nb; c++)
+                ADD("            pp[(y * %d + %d) * %d + x + %d] = 0.0f;\n", nb, c, t->row, i * SIDE);
+        ADD("        }\n");
+    }
+    ADD("        for (int c0 = 0; c0 < %d; c0 += %d) {\n", t->d_chunk * t->d_chunks, t->d_chunk);
+    if (t->d % t->d_chunk != 0)
+        ADD("            const int nd = %d - c0 < %d ? %d - c0 : %d;\n", t->d, t->d_chunk, t->d,
+            t->d_chunk);
+    load_keys(b, j, t);
+    if (!t->resident) load_queries(b, j, t);
+    ADD("            SYNC;\n");
+    scores(b, t);
+    ADD("        }\n");
+}
+
+static void accumulate(text *b, const tiling *t, int h)
+{
+    int na = t->queries / SIDE, nb = t->e_chunk / SIDE;
+    ADD("        PHASE2(y, %d, x, %d) {\n", SIDE, SIDE);
+    for (int i = 0; i < na; i++) {
+        ADD("            const float w%d = shrink[y * %d + %d];\n", i, na, i);
+        for (int c = 0; c < nb; c++)
+            ADD("            float c%d%d = P(o%d_%d%d) * w%d;\n", i, c, h, i, c, i);
+    }
+    ADD("            UNROLL_DEV(8)\n            for (int i = 0; i < %d; i++) {\n", t->keys);
+    for (int i = 0; i < na; i++)
+        ADD("                const float a%d = pp[i * %d + y * %d + %d];\n", i, t->row, na, i);
+    for (int c = 0; c < nb; c++)
+        ADD("                const float b%d = kv[i * %d + x + %d];\n", c, t->e_chunk, c * SIDE);
+    multiply(b, "                ", na, nb);
+    ADD("            }\n");
+    for (int i = 0; i < na; i++)
+        for (int c = 0; c < nb; c++) ADD("            P(o%d_%d%d) = c%d%d;\n", h, i, c, i, c);
+    ADD("        }\n");
+}
+
+/* ---- softmax ---- */
+
+/* "k_max(k_max(f0, f1), f2)" or "f0 + f1 + f2" of n terms. */
+static void fold(text *b, bool max, const char *format, int n, int stride)
+{
+    for (int i = 1; i < n && max; i++) ADD("k_max(");
+    for (int i = 0; i < n; i++) {
+        ADD("%s%s", i == 0 ? "" : max ? ", " : " + ", format);
+        ADD(stride > 0 ? "[%d + tid]" : "%d", stride > 0 ? i * stride : i);
+        if (max && i > 0) ADD(")");
+    }
+}
+
+/* Each thread takes some keys of one query. */
+static void softmax(text *b, const tiling *t)
+{
+    int parts = THREADS / t->queries, keys = t->keys / parts;
+    ADD("        PHASE2(y, %d, x, %d) {\n", parts, t->queries);
+    ADD("            const int n = sees[x] - (int)t0 - y * %d;\n", keys);
+    for (int i = 0; i < keys; i++)
+        ADD("            const float f%d = n > %d ? pp[(y * %d + %d) * %d + x] : -K_INF;\n", i, i, keys, i,
+            t->row);
+    for (int i = 0; i < keys; i++)
+        ADD("            pp[(y * %d + %d) * %d + x] = f%d;\n", keys, i, t->row, i);
+    ADD("            part[y * %d + x] = ", t->queries);
+    fold(b, true, "f", keys, 0);
+    ADD(";\n        }\n        PHASE_N(%d) {\n            const float before = top[tid];\n", t->queries);
+    ADD("            const float now = k_max(before, ");
+    fold(b, true, "part", parts, t->queries);
+    ADD(");\n            shrink[tid] = k_exp(before - now);\n            top[tid] = now;\n        }\n");
+    ADD("        PHASE2(y, %d, x, %d) {\n            const float now = top[x];\n", parts, t->queries);
+    for (int i = 0; i < keys; i++)
+        ADD("            const float f%d = k_exp(pp[(y * %d + %d) * %d + x] - now);\n", i, keys, i, t->row);
+    for (int i = 0; i < keys; i++)
+        ADD("            pp[(y * %d + %d) * %d + x] = f%d;\n", keys, i, t->row, i);
+    ADD("            part[y * %d + x] = ", t->queries);
+    fold(b, false, "f", keys, 0);
+    ADD(";\n        }\n        STEP_N(%d) { P(sum) = k_fma(P(sum), shrink[tid], ", t->queries);
+    fold(b, false, "part", parts, t->queries);
+    ADD("); }\n");
+}
+
+/* ---- the end ---- */
+
+static void store_rows(text *b, const tiling *t)
+{
+    ADD("    PHASE_N(%d) {\n", t->queries);
+    decode_row(b);
+    ADD("        at[tid] = batch * o_b + head * o_h + g * o_g + s * o_s;\n        shrink[tid] = %s;\n",
+        t->states ? "1.0f" : "P(sum) == 0.0f ? 0.0f : 1.0f / P(sum)");
+    if (t->states)
+        ADD("        if (r0 + tid < rows%s) {\n"
+            "            ST(m, batch * m_b + head * m_h + g * m_g + s * m_s, top[tid]);\n"
+            "            ST(l, batch * l_b + head * l_h + g * l_g + s * l_s, P(sum));\n"
+            "        }\n", t->e_slices > 1 ? " && slice == 0" : "");
+    ADD("    }\n");
+}
+
+static void store(text *b, const job *j, const tiling *t)
+{
+    int na = t->queries / SIDE, nb = t->e_chunk / SIDE;
+    bool exact = t->e_slices == 1 && t->e_chunk * t->e_chunks == t->e_width;
+    short_text width = t->e_slices > 1 ? ein__name("width") : ein__name("%d", t->e_width);
+    const char *scaled = factor(&j->out[j->n_out - 1], ATT_E, " * o_e");
+    store_rows(b, t);
+    ADD("    STEP2(y, %d, x, %d) {\n", SIDE, SIDE);
+    for (int i = 0; i < na; i++) {
+        ADD("        if (r0 + y * %d + %d < rows) {\n", na, i);
+        ADD("            const float w = shrink[y * %d + %d];\n", na, i);
+        ADD("            const i64 to = at[y * %d + %d]%s%s;\n", na, i, t->e_slices > 1 ? " + e0" : "",
+            t->e_slices > 1 ? scaled : "");
+        for (int h = 0; h < t->e_chunks; h++)
+            for (int c = 0; c < nb; c++) {
+                int first = h * t->e_chunk + c * SIDE;
+                ADD("            ");
+                if (!exact) ADD("if (x + %d < %s) ", first, width.s);
+                ADD("ST(o, to + (x + %d)%s, P(o%d_%d%d) * w);\n", first, scaled, h, i, c);
+            }
+        ADD("        }\n");
+    }
+    ADD("    }\n");
+}
+
+static ein_status emit(arena *a, const job *j, launch *out, error *e)
+{
+    writer w;
+    tiling t;
+    text *b = &w.body;
+    (void)e;
+    tile(j, &t);
+    ein__writer_begin(&w, a);
+    parameters(&w, j, &t);
+    place_block(b, &t);
+    declare(b, &t);
+    place_queries(b, &t);
+    if (t.resident) load_queries(b, j, &t);
+    ADD("    for (i64 t0 = 0; t0 < seen; t0 += %d) {\n", t.keys);
+    all_scores(b, j, &t);
+    load_values(b, j, &t, 0);
+    softmax(b, &t);
+    for (int h = 0; h < t.e_chunks; h++) {
+        if (h > 0) load_values(b, j, &t, h);
+        if (h > 0) ADD("        SYNC;\n");
+        accumulate(b, &t, h);
+    }
+    ADD("    }\n");
+    store(b, j, &t);
+    out->grid[0] = j->box.len[ATT_B] * j->box.len[ATT_H] * ein__blocks(rows_of(j), t.queries) * t.e_slices;
+    out->grid[1] = out->grid[2] = 1;
+    short_text head = ein__name("attention, %d x %d tiles", t.queries, t.keys);
+    return ein__writer_end(&w, head.s, THREADS, out);
+}
+
+const family ein__family_attention = {"attention", applicable, emit};

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search for a plan. It knows ops by their specs, hardware as machine data, and time only through the cost
+ * model that it is handed. */
+#ifndef OPTIMIZER_OPTIMIZER_H
+#define OPTIMIZER_OPTIMIZER_H
+
+#include "core/plan/plan.h"
+
+typedef struct cost_model {
+    void *user;
+    /* Seconds and remote bytes of moving a value. `states` lie in the index space of result `result`; merge NULL:
+     * one finished state. `used`: the states that the result needs (the others may be anything). Infinite
+     * seconds: the two factorizations have no common refinement; the search then goes by way of whole copies, as
+     * lowering does. `a` is scratch. */
+    ein_status (*exchange)(void *user, arena *a, int n_states, const relation *const *states, uint32_t used,
+                           const merge *m, int result, ein_dtype dtype, const relation *to, double *seconds,
+                           i64 *bytes);
+    /* Seconds that one device takes for its boxes of an op, launch floor included. */
+    double (*compute)(void *user, const node *n, const label_box *boxes, int n_boxes);
+} cost_model;
+
+/* Layouts that are already placed, per canonical leaf; NULL (the entry or the list): free. */
+typedef struct fixed_layouts { const relation *const *leaves; } fixed_layouts;
+
+/* A legal plan for every graph, on `a`. Deterministic: the same graph, machine and costs give the same plan.
+ * Fails with EIN_NO_PLAN if a fixed state layout cannot be kept, EIN_NO_MEMORY. */
+ein_status ein__search(arena *a, const graph *g, const machine *m, const cost_model *c, const fixed_layouts *f,
+                       plan *out, error *e);
+
+#endif
