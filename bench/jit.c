@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the first call costs, and what is left of it for a later process, which finds nothing but the cache. */
+/* What the first call costs, and what is left of it for a later process, which finds the cache only. */
 #include <stdio.h>
 
 #include "bench/bench.h"

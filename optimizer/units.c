@@ -41,7 +41,7 @@ static bool raise_units(const spec *s, const index_map *m, const marks *at, int 
             i64 unit = at->at[k] / stride;
             bool inside = at->at[k] % stride == 0 && unit > units[t->label] && unit < t->extent;
             if (!inside || t->extent % unit != 0 || unit % s->labels[t->label].granule != 0) continue;
-            if (unit % units[t->label] != 0 || t->extent / unit < n_devices) continue;
+            if (t->extent / unit < n_devices) continue;
             units[t->label] = unit;
             moved = true;
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Order: first run, check, counting run; then, in a context of its own that finds the cache only, warm start and
- * timed runs. Every run must repeat the first one's bits. */
+/* Order: first run, check, counting run; then, in a context of its own that finds the cache only, warm start
+ * and timed runs. Every run must repeat the first one's bits. */
 #include "tools/measure.h"
 
 #include <stdio.h>
@@ -50,6 +50,7 @@ static ein_status first_run(protocol *p)
     TRY(session_open(&m->session, p->work, p->machine, p->cache_dir));
     double began = clock_seconds();
     TRY(session_prepare(&m->session, p->plan, false, &m->program));
+    progress_report(p->work->progress, "first run", 0);
     TRY(session_run(&m->session, &m->program));
     m->cold_ms = (clock_seconds() - began - m->session.prime_seconds) * 1e3;
     ein_program_get_stats(m->program.program, &m->cold);

@@ -80,7 +80,7 @@ static bool take_members(const walk *w, const found_loop *f, const loop_ref *r, 
 {
     int group = w->g->values.items[r->members[0]].owner + 1;
     for (int j = 0; j < f->count; j++) {
-        leaf_role *role = &roles[w->g->values.items[r->members[j]].owner];
+        leaf_role *r_ = &roles[w->g->values.items[r->members[j]].owner];
         if (role->group != 0 && (role->group != group || role->iteration != j)) return false;
         *role = (leaf_role){group, j};
     }

@@ -185,7 +185,7 @@ static void column(text *b, const char *first, const char *n)
 static void load_begin(text *b, const char *pad, int rows, int from, int columns)
 {
     int nx = load_width(columns);
-    ADD("%sUNROLL_DEV(8)\n%sfor (int i = 0; i < %d; i += %d)\n", pad, pad, rows, THREADS / nx);
+    ADD("%sUNROLL_DEV(4)\n%sfor (int i = 0; i < %d; i += %d)\n", pad, pad, rows, THREADS / nx);
     ADD("%s    for (int c = %d; c < %d; c += %d)\n", pad, from, columns, nx);
     ADD("%s        STEP2(y, %d, x, %d) {\n%s            ", pad, THREADS / nx, nx, pad);
 }
@@ -251,8 +251,8 @@ static void scores(text *b, const tiling *t)
             if (several) ADD("pp[(y * %d + %d) * %d + x + %d];\n", nb, c, t->row, i * SIDE);
             else ADD("0.0f;\n");
         }
-    if (ragged) ADD("                UNROLL_DEV(8)\n                for (int i = 0; i < nd; i++) {\n");
-    else ADD("                UNROLL_DEV(8)\n                for (int i = 0; i < %d; i++) {\n", t->d_chunk);
+    if (ragged) ADD("                UNROLL_DEV(4)\n                for (int i = 0; i < nd; i++) {\n");
+    else ADD("                UNROLL_DEV(4)\n                for (int i = 0; i < %d; i++) {\n", t->d_chunk);
     for (int i = 0; i < na; i++)
         ADD("                    const float a%d = qq[(%si) * %d + x + %d];\n", i,
             t->resident ? "c0 + " : "", t->row, i * SIDE);
@@ -299,7 +299,7 @@ static void accumulate(text *b, const tiling *t, int h)
         for (int c = 0; c < nb; c++)
             ADD("            float c%d%d = P(o%d_%d%d) * w%d;\n", i, c, h, i, c, i);
     }
-    ADD("            UNROLL_DEV(8)\n            for (int i = 0; i < %d; i++) {\n", t->keys);
+    ADD("            UNROLL_DEV(4)\n            for (int i = 0; i < %d; i++) {\n", t->keys);
     for (int i = 0; i < na; i++)
         ADD("                const float a%d = pp[i * %d + y * %d + %d];\n", i, t->row, na, i);
     for (int c = 0; c < nb; c++)

@@ -159,7 +159,8 @@ static void run(gate *g, int jobs)
 static bool print_table(const gate *g)
 {
     int all_failed = 0;
-    printf("%-8s %8s %7s %10s %6s %6s %9s\n", "target", "kernels", "failed", "registers", "spill", "stack", "ms");
+    printf("%-8s %8s %7s %10s %6s %6s %9s\n", "target", "kernels", "failed", "registers", "spill", "stack",
+           "ms");
     for (int k = 0; k < N_ARCHITECTURES; k++) {
         nvrtc_result w = {0};
         double ms = 0.0;

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Costs. The rules are those of lowering: an operand is fetched only to devices that have no view of what they
+ * need, from the first complete copy; what was fetched stays and is found by later readers; where two
+ * factorizations have no common refinement a whole copy is made. */
+#include "optimizer/price.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_BOXES = 64 }; /* of a tuple; lowering takes no more */
+
+/* ---- moves -------------------------------------------------------------------------------------------- */
+
+static ein_status ask_model(prices *p, const placed *x, ein_dtype dtype, int to, move *out)
+{
+    const relation *states[MAX_STATES];
+    arena scratch = {NULL};
+    for (int i = 0; i < x->n_states; i++) states[i] = p->pool.relations.items[x->states[i]];
+    *out = (move){.to = to};
+    ein_status s = p->model->exchange(p->model->user, &scratch, x->n_states, states, x->used, x->merge, x->result,
+                                      dtype, p->pool.relations.items[to], &out->seconds, &out->bytes);
+    ein__arena_free(&scratch);
+    return s;
+}
+
+static ein_status whole_copy(prices *p, int of, int *out)
+{
+    const relation *r = p->pool.relations.items[of];
+    relation whole;
+    devset all = 0;
+    for (int i = 0; i < r->n_blocks; i++) all |= r->devices[i];
+    TRY(ein__relation_whole(p->a, ein__relation_numel(r), all, &whole));
+    return ein__pool_relation(&p->pool, &whole, out);
+}
+
+static ein_status make_move(prices *p, int from, ein_dtype dtype, int to, move *out)
+{
+    const placed x = p->pool.placed.items[from];
+    TRY(ask_model(p, &x, dtype, to, out));
+    if (!isinf(out->seconds)) return EIN_OK;
+    TRY(whole_copy(p, to, &to));
+    return ask_model(p, &x, dtype, to, out);
+}
+
+ein_status ein__price_move(prices *p, int from, ein_dtype dtype, int to, move *out)
+{
+    int *at, key[3] = {from, (int)dtype, to};
+    TRY(ein__idmap_at(p->a, &p->moves_known, ein__hash(key, sizeof key, 0), &at));
+    if (*at < 0) {
+        *at = p->moves.n;
+        TRY(make_move(p, from, dtype, to, out));
+        PUSH(p->a, &p->moves, *out);
+    }
+    *out = p->moves.items[*at];
+    return EIN_OK;
+}
+
+/* ---- fetches ------------------------------------------------------------------------------------------ */
+
+static bool reads_nothing(const index_map *m, const label_box *box)
+{
+    for (int i = 0; i < m->n; i++) {
+        const term *t = &m->terms[i];
+        if (t->label < 0) continue;
+        i64 lo = box->lo[t->label], hi = lo + box->len[t->label];
+        if (t->kind == TERM_RANGE) {
+            lo = lo + t->offset < 0 ? 0 : lo + t->offset;
+            hi = hi + t->offset > t->extent ? t->extent : hi + t->offset;
+        }
+        if (lo >= hi) return true;
+    }
+    return false;
+}
+
+static bool device_sees(const prices *p, int list, int device, const index_map *m, const label_box *box)
+{
+    i64 offset, stride[MAX_LABELS];
+    if (reads_nothing(m, box)) return true;
+    for (; list >= 0; list = p->pool.lists.items[list].before) {
+        const placed *x = &p->pool.placed.items[p->pool.lists.items[list].last];
+        if (x->merge != NULL) continue;
+        const relation *r = p->pool.relations.items[x->states[0]];
+        for (int b = 0; b < r->n_blocks; b++)
+            if ((r->devices[b] & DEV(device)) != 0 && ein__block_view(r, b, m, box, &offset, stride)) return true;
+    }
+    return false;
+}
+
+/* Devices, by block of the need, that cannot see all that they need; true if there are any. */
+static bool find_missing(const prices *p, const spec *s, const index_map *m, const choice *c, int list,
+                         devset *missing)
+{
+    label_box boxes[MAX_BOXES];
+    bool any = false;
+    for (int t = 0; t < c->n_tuples; t++) {
+        int n = ein__tuple_boxes(s, c, t, MAX_BOXES, boxes), block = ein__tuple_block(m, c, t);
+        for (devset d = c->devices[t]; d != 0; d &= d - 1)
+            for (int b = 0; b < n; b++) {
+                int device = __builtin_ctz(d);
+                if (device_sees(p, list, device, m, &boxes[b])) continue;
+                missing[block] |= DEV(device);
+                any = true;
+            }
+    }
+    return any;
+}
+
+static bool list_has(const prices *p, int list, int relation_id)
+{
+    for (; list >= 0; list = p->pool.lists.items[list].before) {
+        const placed *x = &p->pool.placed.items[p->pool.lists.items[list].last];
+        if (x->merge == NULL && x->states[0] == relation_id) return true;
+    }
+    return false;
+}
+
+static ein_status make_fetch(prices *p, int node_index, int operand, const choice *c, int need, int list,
+                             fetch *out)
+{
+    const node *n = &p->g->nodes.items[node_index];
+    const index_map *m = &n->spec.operands[operand];
+    relation lacks = *p->pool.relations.items[need];
+    devset *missing;
+    move way;
+    int to;
+    NEW(p->a, missing, lacks.n_blocks);
+    *out = (fetch){.list = list};
+    if (list_has(p, list, need) || !find_missing(p, &n->spec, m, c, list, missing)) return EIN_OK;
+    lacks.devices = missing;
+    value v = ein__value_source(p->g, n->operands[operand]);
+    TRY(ein__pool_relation(&p->pool, &lacks, &to));
+    TRY(ein__price_move(p, p->pool.lists.items[list].source, p->g->values.items[v].dtype, to, &way));
+    TRY(ein__pool_finished(&p->pool, p->pool.relations.items[way.to], &to));
+    out->seconds = way.seconds;
+    out->bytes = way.bytes;
+    return ein__pool_list(&p->pool, list, to, &out->list);
+}
+
+ein_status ein__price_fetch(prices *p, int node_index, int operand, const choice *c, int need, int list, fetch *out)
+{
+    int *at, key[4] = {node_index, operand, need, list};
+    TRY(ein__idmap_at(p->a, &p->fetches_known, ein__hash(key, sizeof key, 0), &at));
+    if (*at < 0) {
+        *at = p->fetches.n;
+        TRY(make_fetch(p, node_index, operand, c, need, list, out));
+        PUSH(p->a, &p->fetches, *out);
+    }
+    *out = p->fetches.items[*at];
+    return EIN_OK;
+}
+
+ein_status ein__even_relation(arena *a, i64 numel, int n_devices, relation *out)
+{
+    devset *devices;
+    i64 *at;
+    int parts = numel < n_devices ? 1 : n_devices;
+    NEW(a, at, parts + 1);
+    NEW(a, devices, parts);
+    for (int i = 0; i <= parts; i++) at[i] = numel / parts * i + numel % parts * i / parts;
+    for (int i = 0; i < parts; i++) devices[i] = DEV(i);
+    *out = (relation){.n_axes = 1, .n_blocks = parts, .n_partials = 1, .devices = devices};
+    out->axes[0] = (axis){.extent = numel, .n_parts = parts, .lo = at, .hi = at + 1};
+    return ein__relation_canonical(a, out);
+}
+
+ein_status ein__price_finish(prices *p, int list, ein_dtype dtype, double *seconds)
+{
+    int from = p->pool.lists.items[list].source, to;
+    relation r;
+    move way;
+    *seconds = 0;
+    if (p->pool.placed.items[from].merge == NULL) return EIN_OK;
+    i64 numel = ein__relation_numel(p->pool.relations.items[p->pool.placed.items[from].states[0]]);
+    TRY(ein__relation_whole(p->a, numel, ALL_DEVICES(p->n_devices), &r));
+    TRY(ein__pool_relation(&p->pool, &r, &to));
+    TRY(ein__price_move(p, from, dtype, to, &way));
+    *seconds = way.seconds;
+    TRY(ein__even_relation(p->a, numel, p->n_devices, &r));
+    TRY(ein__pool_relation(&p->pool, &r, &to));
+    TRY(ein__price_move(p, from, dtype, to, &way));
+    *seconds = fmin(*seconds, way.seconds);
+    return EIN_OK;
+}
+
+/* ---- options ------------------------------------------------------------------------------------------ */
+
+static bool cuts_any(const choice *c, uint32_t labels)
+{
+    for (int i = 0; i < c->n_cuts; i++)
+        if (c->cuts[i].n_parts > 1 && (labels >> c->cuts[i].labels[0] & 1) != 0) return true;
+    return false;
+}
+
+/* States that a result needs, those that their combination reads included. */
+static uint32_t used_states(const merge *m, int result)
+{
+    const expr *f = &m->finalize[result];
+    uint32_t used = f->n == 0 ? 1u << result : 0, before = 0;
+    for (int i = 0; i < f->n; i++)
+        if (f->nodes[i].op == X_ARG) used |= 1u << f->nodes[i].a;
+    while (used != before) {
+        before = used;
+        for (int k = 0; k < m->n_states; k++)
+            for (int i = 0; i < m->combine[k].n && (before >> k & 1) != 0; i++)
+                if (m->combine[k].nodes[i].op == X_ARG) used |= 1u << m->combine[k].nodes[i].a % m->n_states;
+    }
+    return used;
+}
+
+static ein_status pending(prices *p, const spec *s, int result, const choice *c, int *out)
+{
+    placed x = {.merge = s->merge, .result = result, .n_states = s->n_states};
+    x.used = used_states(s->merge, result);
+    for (int k = 0; k < s->n_states; k++) {
+        relation r;
+        TRY(ein__relation_state(p->a, s, k, result, c, &r));
+        TRY(ein__pool_relation(&p->pool, &r, &x.states[k]));
+    }
+    return ein__pool_placed(&p->pool, &x, out);
+}
+
+/* A statistic is made in parts, joined, and given to all devices that work on its row. */
+static ein_status add_statistics(prices *p, const node *n, option *o)
+{
+    spec s = n->spec;
+    s.results[0].n = 0;
+    s.two_step = 0;
+    s.n_states = s.n_results = 1;
+    for (int i = 0; i < n->spec.results[0].n; i++)
+        if ((n->spec.two_step >> n->spec.results[0].terms[i].label & 1) == 0)
+            s.results[0].terms[s.results[0].n++] = n->spec.results[0].terms[i];
+    s.states[0] = s.results[0];
+    double block = o->seconds;
+    for (int i = 0; i < n->n_stages; i++) {
+        merge *m;
+        relation r;
+        move way;
+        int from, to;
+        TRY(ein__merge_make(p->a, n->stages[i].kind, 1.0, &m));
+        s.merge = m;
+        TRY(pending(p, &s, 0, &o->choice, &from));
+        TRY(ein__relation_finished(p->a, &s, 0, &o->choice, &r));
+        TRY(ein__pool_relation(&p->pool, &r, &to));
+        TRY(ein__price_move(p, from, EIN_F32, to, &way));
+        o->seconds += way.seconds + block;
+        o->bytes += way.bytes;
+    }
+    return EIN_OK;
+}
+
+/* Time of the busiest device; negative: a tuple is more boxes than lowering takes. */
+static ein_status busiest(prices *p, const node *n, const choice *c, double *out)
+{
+    label_box *boxes;
+    NEW(p->a, boxes, (size_t)c->n_tuples * MAX_BOXES);
+    *out = 0;
+    for (int d = 0; d < p->n_devices; d++) {
+        int count = 0;
+        for (int t = 0; t < c->n_tuples; t++) {
+            if ((c->devices[t] & DEV(d)) == 0) continue;
+            int more = ein__tuple_boxes(&n->spec, c, t, MAX_BOXES, boxes + count);
+            if (more > MAX_BOXES) {
+                *out = -1;
+                return EIN_OK;
+            }
+            count += more;
+        }
+        if (count > 0) *out = fmax(*out, p->model->compute(p->model->user, n, boxes, count));
+    }
+    return EIN_OK;
+}
+
+static ein_status make_option(prices *p, const node *n, option *o)
+{
+    const spec *s = &n->spec;
+    const choice *c = &o->choice;
+    relation r;
+    TRY(busiest(p, n, c, &o->seconds));
+    NEW(p->a, o->needs, s->n_operands);
+    for (int k = 0; k < s->n_operands; k++) {
+        TRY(ein__relation_need(p->a, s, k, c, &r));
+        TRY(ein__pool_relation(&p->pool, &r, &o->needs[k]));
+    }
+    bool parts = cuts_any(c, ein__spec_aggregated(s));
+    for (int k = 0; k < s->n_results; k++) {
+        if (parts) {
+            TRY(pending(p, s, k, c, &o->results[k]));
+            continue;
+        }
+        TRY(ein__relation_finished(p->a, s, k, c, &r));
+        TRY(ein__pool_finished(&p->pool, &r, &o->results[k]));
+    }
+    return cuts_any(c, s->two_step) && o->seconds >= 0 ? add_statistics(p, n, o) : EIN_OK;
+}
+
+static ein_status fixed_choice(prices *p, const node *n, const relation *fixed, choice_list *out, error *e)
+{
+    choice c;
+    bool found;
+    TRY(ein__choice_of(p->a, &n->spec, fixed, p->n_devices, &c, &found));
+    if (!found) return ein__fail(e, EIN_NO_PLAN, "%s: the layout of its state cannot be kept", n->name);
+    PUSH(p->a, out, c);
+    return EIN_OK;
+}
+
+ein_status ein__price_options(prices *p, int node_index, const i64 *units, const relation *fixed, option_list *out,
+                              error *e)
+{
+    const node *n = &p->g->nodes.items[node_index];
+    choice_list choices = {0};
+    if (fixed != NULL) TRY(fixed_choice(p, n, fixed, &choices, e));
+    else TRY(ein__choices(p->a, &n->spec, units, p->n_devices, &choices));
+    NEW(p->a, out->items, choices.n);
+    out->n = 0;
+    for (int i = 0; i < choices.n; i++) {
+        option o = {.choice = choices.items[i]};
+        TRY(make_option(p, n, &o));
+        if (o.seconds >= 0) out->items[out->n++] = o;
+    }
+    return EIN_OK;
+}
