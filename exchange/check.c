@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The symbolic checker. It knows nothing of how transfers are made: it reads addresses back.
  *
- * A transfer's dimensions are taken apart (a walk that carries from one axis of the destination block into the
- * next becomes two dimensions) until its destination addresses say which elements of the whole index space they
- * are; then again by the finest factors of all relations, so that it is a box of coordinates. From the box and
- * the relations follow the addresses that every side must have. Boxes of one block that lie inside it, do not
- * meet, and add up to its size tile it. */
+ * A transfer's dimensions are taken apart (a walk that carries from one axis of the destination block into
+ * the next becomes two dimensions) until its destination addresses say which elements of the whole index
+ * space they are; then again by the finest factors of all relations, so that it is a box of coordinates.
+ * From the box and the relations follow the addresses that every side must have. Boxes of one block that
+ * lie inside it, do not meet, and add up to its size tile it. */
 #include <string.h>
 
 #include "core/base/arena.h"
@@ -76,8 +76,9 @@ static bool find_factors(checker *c)
 
 /* ---- reading addresses back --------------------------------------------------------------------------- */
 
-/* Dimension k of `m` walks `step` units in a mixed radix where it starts at digit `start` of `extent`; it has to
- * stay below the extent, or to carry cleanly: then its inner part becomes dimension k, its outer part k + 1. */
+/* Dimension k of `m` walks `step` units in a mixed radix where it starts at digit `start` of `extent`; it
+ * has to stay below the extent, or to carry cleanly: then its inner part becomes dimension k, its outer
+ * part k + 1. */
 static bool take_apart(pieces *m, int k, i64 start, i64 step, i64 extent)
 {
     if (start + step * (m->size[k] - 1) < extent) return true;
@@ -96,8 +97,8 @@ static bool take_apart(pieces *m, int k, i64 start, i64 step, i64 extent)
     return true;
 }
 
-/* Give every dimension the walk in the index space that its destination addresses mean; `origin` is the element
- * of the first one. */
+/* Give every dimension the walk in the index space that its destination addresses mean; `origin` is the
+ * element of the first one. */
 static bool read_destination(const transfer *t, const relation *to, pieces *m, i64 *origin)
 {
     i64 width[MAX_AXES], length[MAX_AXES], suffix[MAX_AXES], rest = t->dst_block, inner = 1, outer = 1;
@@ -263,7 +264,8 @@ static ein_status check_tiling(checker *c, int block, int device)
     for (int i = 0; i < c->x->n_transfers; i++) {
         if (c->x->transfers[i].dst_block != block || c->x->transfers[i].dst_device != device) continue;
         for (int k = 0; k < n; k++)
-            if (boxes_meet(c, &c->boxes[i], &c->boxes[mine[k]])) return wrong(c, i, "it overlaps another one");
+            if (boxes_meet(c, &c->boxes[i], &c->boxes[mine[k]]))
+                return wrong(c, i, "it overlaps another one");
         mine[n++] = i;
         covered += box_volume(c, &c->boxes[i]);
     }
@@ -297,13 +299,14 @@ static ein_status check_counts(checker *c)
             if (order > 0) return wrong(c, i, "out of order");
         }
         for (int j = 0; j < t->n_sources; j++)
-            if (t->src_device[j] != t->device && t->src_device[j] != HOST) remote[t->device] += source_bytes(c, t);
+            if (t->src_device[j] != t->device && t->src_device[j] != HOST)
+                remote[t->device] += source_bytes(c, t);
     }
     for (int d = 0; d < MAX_DEVICES; d++) {
         total += remote[d];
         if (remote[d] != c->x->remote_bytes[d])
-            return ein__fail(c->e, EIN_INTERNAL, "exchange: device %d reads %lld bytes from others, said %lld", d,
-                             (long long)remote[d], (long long)c->x->remote_bytes[d]);
+            return ein__fail(c->e, EIN_INTERNAL, "exchange: device %d reads %lld bytes from others, said %lld",
+                             d, (long long)remote[d], (long long)c->x->remote_bytes[d]);
     }
     if (total == c->x->total_bytes) return EIN_OK;
     return ein__fail(c->e, EIN_INTERNAL, "exchange: %lld bytes in all, said %lld", (long long)total,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an exchange costs: all pairs' bytes laid on the links of their paths, the fullest link or memory counts.
- * A path goes over links and switches; through other devices only where nothing else leads there. Among those
- * it is the widest, then the one of the fewest links, then the first. */
+/* What an exchange costs: all pairs' bytes laid on the links of their paths, the fullest link or memory
+ * counts. A path goes over links and switches; through other devices only where nothing else leads there.
+ * Among those it is the widest, then the one of the fewest links, then the first. */
 #include <math.h>
 
 #include "exchange/exchange.h"
@@ -52,7 +52,8 @@ static void shortest(search *s, int from, double bandwidth)
         for (int i = 0; i < s->m->n_links; i++) {
             const machine_link *l = &s->m->links[i];
             bool reached = l->from == from || s->by[l->from] >= 0;
-            if (!reached || l->bandwidth < bandwidth || !may_leave(s, from, l->from) || l->to == from) continue;
+            if (!reached || l->to == from || l->bandwidth < bandwidth || !may_leave(s, from, l->from))
+                continue;
             if (s->by[l->to] >= 0 && s->hops[l->to] <= s->hops[l->from] + 1) continue;
             s->by[l->to] = i;
             s->hops[l->to] = s->hops[l->from] + 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The direct family. First the shapes: per needed block, every box that it shares with a source block, with
- * addresses but without devices. Then every destination gets a copy of its blocks' shapes with the copies that
- * it reads: its own, else the holder that has served the fewest bytes so far. */
+ * addresses but without devices. Then every destination gets a copy of its blocks' shapes with the copies
+ * that it reads: its own, else the holder that has served the fewest bytes so far. */
 #include <string.h>
 
 #include "exchange/overlay.h"
@@ -67,8 +67,8 @@ static ein_status check_states(const exchange_problem *p, error *e)
             return ein__fail(e, EIN_INTERNAL, "exchange: state %d has %lld elements, the need %lld", s,
                              (long long)ein__relation_numel(r), (long long)ein__relation_numel(p->to));
         if (r->n_partials != of->n_partials)
-            return ein__fail(e, EIN_INTERNAL, "exchange: state %d has %d partials, another %d", s, r->n_partials,
-                             of->n_partials);
+            return ein__fail(e, EIN_INTERNAL, "exchange: state %d has %d partials, another %d", s,
+                             r->n_partials, of->n_partials);
     }
     return EIN_OK;
 }
@@ -79,14 +79,15 @@ static ein_status check_problem(const exchange_problem *p, error *e)
     if (p->n_states > MAX_STATES || s == p->n_states)
         return ein__fail(e, EIN_INTERNAL, "exchange: states %#x of %d are used", p->used, p->n_states);
     if (!ein__dtype_built(p->dtype) || (p->merge != NULL && p->dtype != EIN_F32))
-        return ein__fail(e, EIN_UNSUPPORTED, "exchange: %s%s", ein__dtype_name(p->dtype), p->merge ? " merge" : "");
+        return ein__fail(e, EIN_UNSUPPORTED, "exchange: %s%s", ein__dtype_name(p->dtype),
+                         p->merge != NULL ? " merge" : "");
     if (p->to->n_partials != 1 || (p->merge == NULL && p->states[s]->n_partials != 1))
         return ein__fail(e, EIN_INTERNAL, "exchange: %d partials without a merge",
                          p->to->n_partials * p->states[s]->n_partials);
     uint32_t needed = ein__exchange_used(p->merge, p->result, p->states[s]->n_partials > 1);
     if ((needed & ~p->used) != 0)
-        return ein__fail(e, EIN_INTERNAL, "exchange: states %#x are used, result %d needs %#x", p->used, p->result,
-                         needed);
+        return ein__fail(e, EIN_INTERNAL, "exchange: states %#x are used, result %d needs %#x", p->used,
+                         p->result, needed);
     return check_states(p, e);
 }
 
@@ -292,8 +293,8 @@ static int choose_source(direct *d, int device, devset set, i64 amount)
     return best >= 0 ? best : (set & DEV(HOST)) != 0 ? HOST : -1;
 }
 
-static ein_status add_transfer(direct *d, const transfer *shape, int device, int to, int *sources, exchange *x,
-                               error *e)
+static ein_status add_transfer(direct *d, const transfer *shape, int device, int to, int *sources,
+                               exchange *x, error *e)
 {
     transfer *t = &x->transfers[x->n_transfers++];
     i64 amount = volume(shape);
@@ -352,7 +353,7 @@ i64 ein__transfer_rows(const transfer *t)
 static void find_form(const exchange_problem *p, exchange *x)
 {
     uint32_t walked = 0;
-    bool rows = false;
+    bool rows = false, several = p->merge != NULL && p->states[first_used(p)]->n_partials > 1;
     for (int i = 0; i < x->n_transfers; i++) {
         const transfer *t = &x->transfers[i];
         rows = rows || t->size[t->rank - 1] > 1;
@@ -360,7 +361,7 @@ static void find_form(const exchange_problem *p, exchange *x)
             if (t->size[t->rank - 1] > 1 && t->src_stride[s][t->rank - 1] != 0) walked |= 1u << s;
     }
     walked = rows ? walked & p->used : p->used;
-    for (uint32_t before = 0; before != walked && p->merge != NULL && p->states[first_used(p)]->n_partials > 1;) {
+    for (uint32_t before = 0; several && before != walked;) {
         before = walked;
         for (int s = 0; s < p->n_states; s++)
             if ((p->used >> s & 1) != 0 && (arguments(&p->merge->combine[s], p->n_states) & before) != 0)

@@ -71,19 +71,19 @@ ein_status ein__exchange_check(const exchange_problem *p, const exchange *x, err
  * (addresses, i64 each: [source * n_states + state]).
  * A launch moves the boxes of one (device, dst_device, dst_block, set of sources). Grid: (rows of all boxes),
  * where a row is at most EIN__ROW elements along the innermost dimension of a box.
- * Box words, EIN__BOX_WORDS each: first row, rank, n_sources, first source, size[8], dst_offset, dst_stride[8],
- * then per state src_offset, src_stride[8]. */
+ * Box words, EIN__BOX_WORDS each: first row, rank, n_sources, first source, size[8], dst_offset,
+ * dst_stride[8], then per state src_offset, src_stride[8]. */
 enum { EIN__BOX_WORDS = 4 + 8 + 1 + 8 + MAX_STATES * 9, EIN__ROW = 1024 };
 ein_status ein__exchange_kernel(arena *a, const exchange_problem *p, const exchange *x, kernel_text *out);
-/* The box table of transfers [first, first + n): writes n * EIN__BOX_WORDS words, returns the rows (the grid).
- * `first_source[i]`: index of transfer i's first source address / n_states. */
+/* The box table of transfers [first, first + n): writes n * EIN__BOX_WORDS words, returns the rows (the
+ * grid). `first_source[i]`: index of transfer i's first source address / n_states. */
 i64 ein__exchange_boxes(const exchange *x, int first, int n, const int *first_source, i64 *words);
 /* Rows of one transfer. */
 i64 ein__transfer_rows(const transfer *t);
 
 /* Cost of an exchange on a machine: the time of its most loaded link or memory, every pair's bytes on its
- * widest path (fewest links among equals), plus one step if anything is remote, or one launch if all is local;
- * 0 for no transfers, infinite where a pair has no path. A planner that asks often keeps the routes. */
+ * widest path (fewest links among equals), plus one step if anything is remote, or one launch if all is
+ * local; 0 for no transfers, infinite where a pair has no path. A planner that asks often keeps the routes. */
 typedef struct routes routes;
 ein_status ein__routes_make(arena *a, const machine *m, const routes **out);
 double ein__routes_seconds(const routes *r, const exchange *x);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The box-move kernel. A thread block finds its box by bisection over the first rows, decodes its row, and
- * walks the sources with the row in private accumulators: vectors of 16 bytes where every stride is 1 and every
- * address is aligned, then single elements. A state that is broadcast along the row is uniform: read once per
- * source and combined once. Where one source is only copied there are no accumulators. */
+ * walks the sources with the row in private accumulators: vectors of 16 bytes where every stride is 1 and
+ * every address is aligned, then single elements. A state that is broadcast along the row is uniform: read
+ * once per source and combined once. Where one source is only copied there are no accumulators. */
 #include <stdio.h>
 
 #include "exchange/exchange.h"
@@ -30,7 +30,8 @@ typedef enum form { WIDE, NARROW } form;
 static void head(const writer *w)
 {
     ein__text_add(w->out,
-        "#define PARAMS(IN, OUT, VAL, SEP) OUT(%s, dst) SEP VAL(i64, n_boxes) SEP IN(i64, boxes) SEP IN(i64, sources)\n"
+        "#define PARAMS(IN, OUT, VAL, SEP) OUT(%s, dst) SEP VAL(i64, n_boxes) SEP IN(i64, boxes) "
+        "SEP IN(i64, sources)\n"
         "KERNEL(PARAMS)\n{\n"
         "    i64 found = 0;\n"
         "    for (i64 end = n_boxes; end - found > 1;) {\n"
@@ -62,35 +63,37 @@ static void geometry(const writer *w)
 {
     if (!w->unit) {
         ein__text_add(w->out, "    const i64 step = box[%d + last], first = 0", AT_DST + 1);
-        EACH_STATE(s, w->walked) ein__text_add(w->out, ", step%d = box[%d + last]", s, AT_SRC + STATE_WORDS * s + 1);
+        EACH_STATE(s, w->walked)
+            ein__text_add(w->out, ", step%d = box[%d + last]", s, AT_SRC + STATE_WORDS * s + 1);
         ein__text_add(w->out, ";\n    to += skip * step;\n");
         EACH_STATE(s, w->walked) ein__text_add(w->out, "    from%d += skip * step%d;\n", s, s);
         return;
     }
     i64 bytes = ein__dtype_bytes(w->p->dtype);
-    ein__text_add(w->out, "    typedef struct { %s v[%d]; } __attribute__((aligned(16))) vec;\n    to += skip;\n", w->type,
-                  w->lanes);
+    ein__text_add(w->out, "    typedef struct { %s v[%d]; } __attribute__((aligned(16))) vec;\n    to += skip;\n",
+                  w->type, w->lanes);
     EACH_STATE(s, w->walked) ein__text_add(w->out, "    from%d += skip;\n", s);
     ein__text_add(w->out, "    i64 bits = (i64)(dst + to);\n");
     if (w->walked != 0) {
         ein__text_add(w->out, "    for (i64 j = 0; j < box[2]; j++) bits |= ");
         const char *between = "";
         EACH_STATE(s, w->walked) {
-            ein__text_add(w->out, "%ssources[(box[3] + j) * %d + %d] + from%d * %d", between, w->p->n_states, s, s,
-                          (int)bytes);
+            ein__text_add(w->out, "%ssources[(box[3] + j) * %d + %d] + from%d * %d", between, w->p->n_states, s,
+                          s, (int)bytes);
             between = " | ";
         }
         ein__text_add(w->out, ";\n");
     }
-    ein__text_add(w->out, "    const i64 vecs = (bits & 15) == 0 ? n / %d : 0, first = vecs * %d;\n", w->lanes, w->lanes);
+    ein__text_add(w->out, "    const i64 vecs = (bits & 15) == 0 ? n / %d : 0, first = vecs * %d;\n", w->lanes,
+                  w->lanes);
 }
 
 /* The loops over the vectors or over the elements of the row, up to the body's brace. */
 static void open_loop(const writer *w, form f, const char *indent)
 {
     int passes = f == WIDE ? EACH / w->lanes : EACH;
-    ein__text_add(w->out, "%sUNROLL_DEV(%d) for (int e = 0; e < %d; e++)\n%s    STEP_N(%s - e * THREADS) {\n", indent,
-                  passes, passes, indent, f == WIDE ? "vecs" : "n - first");
+    ein__text_add(w->out, "%sUNROLL_DEV(%d) for (int e = 0; e < %d; e++)\n%s    STEP_N(%s - e * THREADS) {\n",
+                  indent, passes, passes, indent, f == WIDE ? "vecs" : "n - first");
     if (f == NARROW) ein__text_add(w->out, "%s        const i64 i = first + e * THREADS + tid;\n", indent);
 }
 
@@ -113,18 +116,18 @@ static void store(const writer *w, form f, const char *value)
 static void sources(const writer *w, const char *indent, const char *j)
 {
     EACH_STATE(s, w->walked)
-        ein__text_add(w->out, "%sconst %s *const p%d = (const %s *)sources[(box[3] + %s) * %d + %d] + from%d;\n", indent,
-                      w->type, s, w->type, j, w->p->n_states, s, s);
+        ein__text_add(w->out, "%sconst %s *const p%d = (const %s *)sources[(box[3] + %s) * %d + %d] + from%d;\n",
+                      indent, w->type, s, w->type, j, w->p->n_states, s, s);
     EACH_STATE(s, w->row)
-        ein__text_add(w->out, "%sconst %s r%d = LD((const %s *)sources[(box[3] + %s) * %d + %d], from%d);\n", indent,
-                      w->type, s, w->type, j, w->p->n_states, s, s);
+        ein__text_add(w->out, "%sconst %s r%d = LD((const %s *)sources[(box[3] + %s) * %d + %d], from%d);\n",
+                      indent, w->type, s, w->type, j, w->p->n_states, s, s);
 }
 
 /* ---- one source, copied ------------------------------------------------------------------------------- */
 
 static void copy(const writer *w)
 {
-    int s = w->p->result;
+    int s = __builtin_ctz(w->p->used);
     char value[16];
     sources(w, "    ", "0");
     for (form f = w->unit ? WIDE : NARROW; f <= NARROW; f++) {
@@ -132,8 +135,10 @@ static void copy(const writer *w)
         if (w->row != 0) {
             snprintf(value, sizeof value, f == WIDE ? "x" : "r%d", s);
             if (f == WIDE)
-                ein__text_add(w->out, "            vec x;\n            UNROLL(4) for (int v = 0; v < %d; v++) "
-                              "x.v[v] = r%d;\n", w->lanes, s);
+                ein__text_add(w->out,
+                              "            vec x;\n"
+                              "            UNROLL(4) for (int v = 0; v < %d; v++) x.v[v] = r%d;\n",
+                              w->lanes, s);
         } else {
             ein__text_add(w->out, "            const %s x = ", f == WIDE ? "vec" : w->type);
             load(w, f, s);
@@ -198,7 +203,8 @@ static void take_next(const writer *w, form f)
         load(w, f, s);
         ein__text_add(w->out, ";\n");
     }
-    if (f == WIDE) ein__text_add(w->out, "                UNROLL(4) for (int v = 0; v < %d; v++) {\n", w->lanes);
+    if (f == WIDE)
+        ein__text_add(w->out, "                UNROLL(4) for (int v = 0; v < %d; v++) {\n", w->lanes);
     combine(w, w->walked, args, f == WIDE ? "                    " : "                ");
     if (f == WIDE) ein__text_add(w->out, "                }\n");
     close_loop(w, "        ");
@@ -211,8 +217,10 @@ static void finish(const writer *w, form f)
     const expr *last = &w->merge->finalize[w->p->result];
     names(w, f, store_, args);
     open_loop(w, f, "    ");
-    ein__text_add(w->out, f == WIDE ? "            vec y;\n            UNROLL(4) for (int v = 0; v < %d; v++) y.v[v] = "
-                                    : "            const float y = ", w->lanes);
+    if (f == WIDE)
+        ein__text_add(w->out, "            vec y;\n            UNROLL(4) for (int v = 0; v < %d; v++) y.v[v] = ",
+                      w->lanes);
+    else ein__text_add(w->out, "            const float y = ");
     if (last->n > 0) ein__expr_print(last, args, w->out);
     else ein__text_add(w->out, "%s", args[w->p->result]);
     ein__text_add(w->out, ";\n            ");
@@ -247,7 +255,8 @@ static void merge_sources(const writer *w)
 static bool only_copies(const exchange_problem *p)
 {
     if (p->merge == NULL) return true;
-    return p->used == 1u << p->result && p->merge->finalize[p->result].n == 0 && p->states[p->result]->n_partials == 1;
+    return p->used == 1u << p->result && p->merge->finalize[p->result].n == 0 &&
+           p->states[p->result]->n_partials == 1;
 }
 
 ein_status ein__exchange_kernel(arena *a, const exchange_problem *p, const exchange *x, kernel_text *out)
@@ -284,7 +293,8 @@ i64 ein__exchange_boxes(const exchange *x, int first, int n, const int *first_so
         for (int k = 0; k < t->rank; k++) {
             words[AT_SIZE + k] = t->size[k];
             words[AT_DST + 1 + k] = t->dst_stride[k];
-            for (int s = 0; s < MAX_STATES; s++) words[AT_SRC + STATE_WORDS * s + 1 + k] = t->src_stride[s][k];
+            for (int s = 0; s < MAX_STATES; s++)
+                words[AT_SRC + STATE_WORDS * s + 1 + k] = t->src_stride[s][k];
         }
         rows += ein__transfer_rows(t);
     }

@@ -73,7 +73,8 @@ static void make_groups(overlay *o)
             g->axis[s] = taken[s];
             g->digits[s] = g->weight[s] = 1;
             /* Axes of extent 1 at the boundary go with the axis before them. */
-            while (taken[s] < r->n_axes && o->last[s][taken[s]] <= f) g->digits[s] *= r->axes[taken[s]++].n_parts;
+            while (taken[s] < r->n_axes && o->last[s][taken[s]] <= f)
+                g->digits[s] *= r->axes[taken[s]++].n_parts;
             g->axis_end[s] = taken[s];
             for (int i = taken[s]; i < r->n_axes; i++) g->weight[s] *= r->axes[i].n_parts;
         }

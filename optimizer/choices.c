@@ -2,8 +2,8 @@
 /* Choices of an op on p devices:
  *
  *   - all of it on every device; all of it on device 0;
- *   - one label, or one group of neighbouring labels, cut in p parts; with fewer than p units in as many parts
- *     as there are units, the other devices idle, or doing the same as a neighbour;
+ *   - one label, or one group of neighbouring labels, cut in p parts; with fewer than p units in as many
+ * parts as there are units, the other devices idle, or doing the same as a neighbour;
  *   - two of these in a * b = p parts.
  *
  * Part i lies on device i, the digits of two cuts taken in the order of the op's labels: equal cuts of
@@ -152,7 +152,8 @@ ein_status ein__choices(arena *a, const spec *s, const i64 *units, int n_devices
 /* ---- the choice behind a relation --------------------------------------------------------------------- */
 
 /* The cut whose parts are those of axis `x`, given that the labels of terms [i, end) make up its extent. */
-static ein_status cut_of_axis(arena *a, const index_map *m, int i, int end, const axis *x, cut *out, bool *found)
+static ein_status cut_of_axis(arena *a, const index_map *m, int i, int end, const axis *x, cut *out,
+                              bool *found)
 {
     i64 inner = 1, *at;
     int last = end;
@@ -170,8 +171,10 @@ static ein_status cut_of_axis(arena *a, const index_map *m, int i, int end, cons
     at[x->n_parts] = x->extent / inner;
     for (; i < last; i++) {
         if (m->terms[i].extent == 1) continue;
-        if (out->n_labels == MAX_GROUP) *found = false;
-        else out->labels[out->n_labels++] = m->terms[i].label;
+        if (out->n_labels == MAX_GROUP)
+            *found = false;
+        else
+            out->labels[out->n_labels++] = m->terms[i].label;
     }
     return EIN_OK;
 }

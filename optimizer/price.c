@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Costs. The rules are those of lowering: an operand is fetched only to devices that have no view of what they
- * need, from the first complete copy; what was fetched stays and is found by later readers; where two
+/* Costs. The rules are those of lowering: an operand is fetched only to devices that have no view of what
+ * they need, from the first complete copy; what was fetched stays and is found by later readers; where two
  * factorizations have no common refinement a whole copy is made. */
 #include "optimizer/price.h"
 
@@ -17,8 +17,9 @@ static ein_status ask_model(prices *p, const placed *x, ein_dtype dtype, int to,
     arena scratch = {NULL};
     for (int i = 0; i < x->n_states; i++) states[i] = p->pool.relations.items[x->states[i]];
     *out = (move){.to = to};
-    ein_status s = p->model->exchange(p->model->user, &scratch, x->n_states, states, x->used, x->merge, x->result,
-                                      dtype, p->pool.relations.items[to], &out->seconds, &out->bytes);
+    ein_status s =
+        p->model->exchange(p->model->user, &scratch, x->n_states, states, x->used, x->merge, x->result, dtype,
+                           p->pool.relations.items[to], &out->seconds, &out->bytes);
     ein__arena_free(&scratch);
     return s;
 }
@@ -81,7 +82,8 @@ static bool device_sees(const prices *p, int list, int device, const index_map *
         if (x->merge != NULL) continue;
         const relation *r = p->pool.relations.items[x->states[0]];
         for (int b = 0; b < r->n_blocks; b++)
-            if ((r->devices[b] & DEV(device)) != 0 && ein__block_view(r, b, m, box, &offset, stride)) return true;
+            if ((r->devices[b] & DEV(device)) != 0 && ein__block_view(r, b, m, box, &offset, stride))
+                return true;
     }
     return false;
 }
@@ -136,7 +138,8 @@ static ein_status make_fetch(prices *p, int node_index, int operand, const choic
     return ein__pool_list(&p->pool, list, to, &out->list);
 }
 
-ein_status ein__price_fetch(prices *p, int node_index, int operand, const choice *c, int need, int list, fetch *out)
+ein_status ein__price_fetch(prices *p, int node_index, int operand, const choice *c, int need, int list,
+                            fetch *out)
 {
     int *at, key[4] = {node_index, operand, need, list};
     TRY(ein__idmap_at(p->a, &p->fetches_known, ein__hash(key, sizeof key, 0), &at));
@@ -248,23 +251,31 @@ static ein_status add_statistics(prices *p, const node *n, option *o)
     return EIN_OK;
 }
 
-/* Time of the busiest device; negative: a tuple is more boxes than lowering takes. */
+/* Boxes of all tuples; negative: one is more boxes than lowering takes. */
+static int count_boxes(const spec *s, const choice *c)
+{
+    int count = 0;
+    for (int t = 0; t < c->n_tuples; t++) {
+        int n = ein__tuple_boxes(s, c, t, 0, NULL);
+        if (n > MAX_BOXES) return -1;
+        count += n;
+    }
+    return count;
+}
+
+/* Time of the busiest device; negative if the choice cannot be lowered. */
 static ein_status busiest(prices *p, const node *n, const choice *c, double *out)
 {
     label_box *boxes;
-    NEW(p->a, boxes, (size_t)c->n_tuples * MAX_BOXES);
-    *out = 0;
+    int room = count_boxes(&n->spec, c);
+    *out = room < 0 ? -1 : 0;
+    if (room < 0) return EIN_OK;
+    NEW(p->a, boxes, room);
     for (int d = 0; d < p->n_devices; d++) {
         int count = 0;
-        for (int t = 0; t < c->n_tuples; t++) {
-            if ((c->devices[t] & DEV(d)) == 0) continue;
-            int more = ein__tuple_boxes(&n->spec, c, t, MAX_BOXES, boxes + count);
-            if (more > MAX_BOXES) {
-                *out = -1;
-                return EIN_OK;
-            }
-            count += more;
-        }
+        for (int t = 0; t < c->n_tuples; t++)
+            if ((c->devices[t] & DEV(d)) != 0)
+                count += ein__tuple_boxes(&n->spec, c, t, room - count, boxes + count);
         if (count > 0) *out = fmax(*out, p->model->compute(p->model->user, n, boxes, count));
     }
     return EIN_OK;
@@ -303,13 +314,15 @@ static ein_status fixed_choice(prices *p, const node *n, const relation *fixed, 
     return EIN_OK;
 }
 
-ein_status ein__price_options(prices *p, int node_index, const i64 *units, const relation *fixed, option_list *out,
-                              error *e)
+ein_status ein__price_options(prices *p, int node_index, const i64 *units, const relation *fixed,
+                              option_list *out, error *e)
 {
     const node *n = &p->g->nodes.items[node_index];
     choice_list choices = {0};
-    if (fixed != NULL) TRY(fixed_choice(p, n, fixed, &choices, e));
-    else TRY(ein__choices(p->a, &n->spec, units, p->n_devices, &choices));
+    if (fixed != NULL)
+        TRY(fixed_choice(p, n, fixed, &choices, e));
+    else
+        TRY(ein__choices(p->a, &n->spec, units, p->n_devices, &choices));
     NEW(p->a, out->items, choices.n);
     out->n = 0;
     for (int i = 0; i < choices.n; i++) {

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where neighbours would like each other to cut.
  *
- * Every map of a value marks places in its index space: the strides (products of later extents) at which a term
- * begins, and the units of its labels. A label whose term covers such a place takes it as its unit, the largest
- * that leaves a unit per device, and marks it in turn; so a grouping of heads that only attention knows reaches
- * the projections before it. Repeated until nothing moves. */
+ * Every map of a value marks places in its index space: the strides (products of later extents) at which a
+ * term begins, and the units of its labels. A label whose term covers such a place takes it as its unit, the
+ * largest that leaves a unit per device, and marks it in turn; so a grouping of heads that only attention
+ * knows reaches the projections before it. Repeated until nothing moves. */
 #include "optimizer/choices.h"
 
 enum { MAX_MARKS = 32, MAX_ROUNDS = 8, VECTOR = 16 };
 
-typedef struct marks { int n; i64 at[MAX_MARKS]; } marks; /* strides, each once */
+typedef struct marks {
+    int n;
+    i64 at[MAX_MARKS];
+} marks; /* strides, each once */
 
 static void add_mark(marks *m, i64 stride)
 {
@@ -71,8 +74,10 @@ static bool visit_nodes(const graph *g, int n_devices, label_units *units, marks
             const index_map *m = operand ? &s->operands[k] : &s->results[k - s->n_operands];
             value v = operand ? n->operands[k] : n->results[k - s->n_operands];
             marks *at = &of_value[ein__value_source(g, v)];
-            if (!raise) mark_map(m, units[i], at);
-            else if (raise_units(s, m, at, n_devices, units[i])) moved = true;
+            if (!raise)
+                mark_map(m, units[i], at);
+            else if (raise_units(s, m, at, n_devices, units[i]))
+                moved = true;
         }
     }
     return moved;

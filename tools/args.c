@@ -48,6 +48,7 @@ static const option OPTIONS[] = {
     {"repeat", NUMBER, offsetof(args, repeat), 1, 1000000},
     {"json", FLAG, offsetof(args, json), 0, 0},
     {"plan", TEXT, offsetof(args, plan), 0, 0},
+    {"save", TEXT, offsetof(args, save), 0, 0},
     {"explain", FLAG, offsetof(args, explain), 0, 0},
     {"progress", FLAG, offsetof(args, progress), 0, 0},
     {"quick", FLAG, offsetof(args, quick), 0, 0},

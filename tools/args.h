@@ -17,7 +17,7 @@ typedef struct args {
     const char *words[8]; /* MODEL, ... */
     int n_words;
     int devices; /* 0: not given */
-    const char *machine, *target, *plan;
+    const char *machine, *target, *plan, *save;
     bool check, json, explain, progress, quick;
     int repeat;
     long bytes;

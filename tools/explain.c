@@ -2,9 +2,12 @@
 /* ein explain MODEL: the plan alone, for any machine, without weights: how each op is cut, where its result
  * lies, and what its steps fetch from other devices. */
 #include <stdio.h>
+#include <string.h>
 
+#include "core/base/file.h"
 #include "ein.h"
 #include "jit/context.h"
+#include "jit/costs.h"
 #include "tools/args.h"
 #include "tools/commands.h"
 #include "tools/report.h"
@@ -59,28 +62,62 @@ static ein_status print_layout(const node *n, const choice *c, text *out)
     return status;
 }
 
+/* Predicted time of the busiest device's kernels for the node, once. Exchanges are not in it. */
+static double compute_us(const ein_program *p, int i)
+{
+    enum { BOXES = 16 };
+    const node *n = &p->graph.nodes.items[i];
+    const choice *c = &p->plan.nodes[i];
+    cost_model costs = ein__cost_model(&p->context->machine);
+    double seconds[MAX_DEVICES] = {0}, most = 0;
+    for (int t = 0; t < c->n_tuples; t++) {
+        label_box boxes[BOXES];
+        int made = ein__tuple_boxes(&n->spec, c, t, BOXES, boxes);
+        double s = costs.compute(costs.user, n, boxes, made < BOXES ? made : BOXES);
+        for (int d = 0; d < p->plan.n_devices; d++) {
+            if ((c->devices[t] & DEV(d)) == 0) continue;
+            seconds[d] += s;
+            if (seconds[d] > most) most = seconds[d];
+        }
+    }
+    return most * 1e6;
+}
+
+/* Predicted times of whole ops, exchanges included, are not kept in a plan: null. */
+static json_t *row_of(const char *op, int times, const char *cuts, const char *layout, i64 bytes,
+                      json_t *compute, json_t *predicted)
+{
+    return json_pack("{s:s, s:i, s:s, s:s, s:I, s:o, s:o}", "op", op, "times", times, "cut", cuts, "layout",
+                     layout, "bytes", (json_int_t)bytes, "compute_us", compute, "predicted_us", predicted);
+}
+
+/* Nor are the rivals of a choice, which only readers of JSON ask for. */
+static void add_row(report *r, json_t *row)
+{
+    if (r->json && row != NULL) {
+        json_object_set_new(row, "runner_up", json_null());
+        json_object_set_new(row, "runner_up_us", json_null());
+    }
+    report_row(r, row);
+}
+
 static json_t *node_row(const ein_program *p, int i)
 {
     const node *n = &p->graph.nodes.items[i];
+    const choice *c = &p->plan.nodes[i];
     text cuts = {0}, layout = {0};
     json_t *row = NULL;
-    bool follows = n->kind == OP_APPEND; /* it lies as its state does */
-    if (!follows) print_cuts(&n->spec, &p->plan.nodes[i], &cuts);
-    ein_status status = follows ? EIN_OK : print_layout(n, &p->plan.nodes[i], &layout);
+    bool follows = n->kind == OP_APPEND; /* cut and placed as its state is */
+    if (!follows) print_cuts(&n->spec, c, &cuts);
+    ein_status status = follows ? EIN_OK : print_layout(n, c, &layout);
     if (status == EIN_OK && !cuts.failed && !layout.failed) {
-        row = json_pack("{s:s, s:i, s:s, s:I, s:s}", "op", n->name, "times", times_of(&p->graph, i), "cut",
-                        follows ? "as its state" : ein__text_get(&cuts), "bytes",
-                        (json_int_t)bytes_of(&p->program, i), "layout", ein__text_get(&layout));
+        row = row_of(n->name, times_of(&p->graph, i), follows ? "as its state" : cuts.bytes,
+                     follows ? "as its state" : layout.bytes, bytes_of(&p->program, i),
+                     follows ? json_null() : json_real(compute_us(p, i)), json_null());
     }
     ein__text_free(&cuts);
     ein__text_free(&layout);
     return row;
-}
-
-static json_t *other_row(const char *what, i64 bytes)
-{
-    return json_pack("{s:s, s:i, s:s, s:I, s:s}", "op", what, "times", 1, "cut", "", "bytes",
-                     (json_int_t)bytes, "layout", "");
 }
 
 static int print_program(ein_program *p, bool json)
@@ -91,19 +128,24 @@ static int print_program(ein_program *p, bool json)
     if (!json) printf("%s\n", ein_program_explain(p));
     report_begin(&r, json);
     for (int i = 0; i < p->graph.nodes.n; i++) {
-        if (!ein__node_is_view(&p->graph.nodes.items[i])) report_row(&r, node_row(p, i));
+        if (!ein__node_is_view(&p->graph.nodes.items[i])) add_row(&r, node_row(p, i));
     }
-    i64 rest = bytes_of(&p->program, -1);
-    if (rest > 0) report_row(&r, other_row("inputs and outputs", rest));
-    json_t *total = other_row("total", stats.predicted_bytes);
-    if (total != NULL) json_object_set_new(total, "predicted_us", report_number(stats.predicted_us));
-    report_row(&r, total);
+    add_row(&r, row_of("inputs and outputs", 1, "", "", bytes_of(&p->program, -1), json_null(), json_null()));
+    add_row(&r,
+            row_of("total", 1, "", "", stats.predicted_bytes, json_null(), json_real(stats.predicted_us)));
     if (!report_end(&r)) return EXIT_USAGE;
-    if (!json) printf("predicted: %.1f us a run (cost model)\n", stats.predicted_us);
     return EXIT_DONE;
 }
 
-static int explain(workload *w, const char *on, bool json)
+static int save_plan(ein_program *p, const char *path)
+{
+    error e = {0};
+    const char *json = ein_program_plan(p);
+    if (ein__file_publish(path, json, strlen(json), 0666, &e) == EIN_OK) return EXIT_DONE;
+    return complain(EXIT_USAGE, "%s", e.line);
+}
+
+static int explain(workload *w, const char *on, const args *a)
 {
     char message[256] = "";
     ein_context *context;
@@ -116,8 +158,9 @@ static int explain(workload *w, const char *on, bool json)
     ein_status status = ein_context_create(&context, &options);
     if (status != EIN_OK) return complain(exit_of(status), "%s", message);
     status = ein_compile(&p, context, w->graph, &(ein_compile_options){.size = sizeof(ein_compile_options)});
-    int result = status == EIN_OK ? print_program(p, json)
+    int result = status == EIN_OK ? print_program(p, a->json)
                                   : complain(exit_of(status), "%s", ein_context_error(context));
+    if (result == EXIT_DONE && a->save != NULL) result = save_plan(p, a->save);
     ein_program_free(p);
     ein_context_free(context);
     return result;
@@ -127,12 +170,12 @@ int command_explain(int argc, char **argv)
 {
     args a;
     char on[256];
-    int result = args_parse(argc, argv, "devices machine json", 1, 1, &a);
+    int result = args_parse(argc, argv, "devices machine json save", 1, 1, &a);
     if (result == EXIT_DONE) result = args_machine(&a, on, sizeof on);
     if (result != EXIT_DONE) return result;
     workload w;
     ein_status status = workload_open(&w, a.words[0], NULL);
-    result = status == EIN_OK ? explain(&w, on, a.json) : complain(exit_of(status), "%s", w.error.line);
+    result = status == EIN_OK ? explain(&w, on, &a) : complain(exit_of(status), "%s", w.error.line);
     workload_close(&w);
     return result;
 }

@@ -1,26 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ein run MODEL: one workload on one machine, in one row. */
-#define _POSIX_C_SOURCE 200809L
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "core/base/text.h"
+#include "core/base/file.h"
 #include "tools/args.h"
 #include "tools/commands.h"
 #include "tools/measure.h"
 #include "tools/report.h"
 
-static bool read_file(const char *path, text *out)
-{
-    char part[4096];
-    FILE *f = fopen(path, "rb");
-    if (f == NULL) return false;
-    for (size_t n; (n = fread(part, 1, sizeof part, f)) > 0;) ein__text_bytes(out, part, n);
-    bool ok = ferror(f) == 0;
-    fclose(f);
-    return ok && ein__text_status(out) == EIN_OK;
-}
+enum { PLAN_MOST = 64 << 20 };
 
 /* Of a result that was wrong nothing is timed or counted. */
 static json_t *row_of(const measure *m)
@@ -93,14 +81,15 @@ int command_run(int argc, char **argv)
     char machine[256];
     progress p;
     text plan = {0};
+    error e = {0};
     int code =
         args_parse(argc, argv, "devices machine target check repeat json plan explain progress", 1, 1, &a);
     if (code == EXIT_DONE) code = args_target(&a);
     if (code == EXIT_DONE) code = args_machine(&a, machine, sizeof machine);
     if (code != EXIT_DONE) return code;
-    if (a.plan != NULL && !read_file(a.plan, &plan)) {
+    if (a.plan != NULL && ein__file_read(a.plan, PLAN_MOST, true, &plan, &e) != EIN_OK) {
         ein__text_free(&plan);
-        return complain(EXIT_USAGE, "plan file \"%s\": %s", a.plan, strerror(errno));
+        return complain(EXIT_USAGE, "%s", e.line);
     }
     progress_begin(&p, a.progress);
     workload w = {.progress = &p};

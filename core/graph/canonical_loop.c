@@ -80,9 +80,9 @@ static bool take_members(const walk *w, const found_loop *f, const loop_ref *r, 
 {
     int group = w->g->values.items[r->members[0]].owner + 1;
     for (int j = 0; j < f->count; j++) {
-        leaf_role *r_ = &roles[w->g->values.items[r->members[j]].owner];
-        if (role->group != 0 && (role->group != group || role->iteration != j)) return false;
-        *role = (leaf_role){group, j};
+        leaf_role *own = &roles[w->g->values.items[r->members[j]].owner];
+        if (own->group != 0 && (own->group != group || own->iteration != j)) return false;
+        *own = (leaf_role){group, j};
     }
     return true;
 }

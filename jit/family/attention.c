@@ -55,11 +55,13 @@ static void tile(const job *j, tiling *t)
     t->row = t->queries + 1;
 }
 
+static bool fits_int(i64 n) { return n >= 1 && n <= INT32_MAX / 2; }
+
 static bool applicable(const job *j)
 {
     return j->node->kind == OP_ATTENTION && (j->mode == JOB_FINAL || j->mode == JOB_STATES) && j->n_in == 3 &&
-           (j->n_out == 1 || j->n_out == 3) && j->box.len[ATT_D] >= 1 && j->box.len[ATT_E] >= 1 &&
-           j->box.len[ATT_D] <= INT32_MAX / 2 && j->box.len[ATT_E] <= INT32_MAX / 2;
+           (j->n_out == 1 || j->n_out == 3) && fits_int(j->box.len[ATT_D]) && fits_int(j->box.len[ATT_E]) &&
+           j->box.len[ATT_T] <= INT32_MAX / 2;
 }
 
 /* ---- parameters ---- */
@@ -109,7 +111,7 @@ static const char *factor(const view *v, int l, const char *source)
 
 /* ---- the block's place ---- */
 
-static void place_block(text *b, const tiling *t)
+static void place_block(text *b, const job *j, const tiling *t)
 {
     ADD("    const i64 tiles = (rows + %d) / %d;\n", t->queries - 1, t->queries);
     if (t->e_slices > 1) {
@@ -131,6 +133,9 @@ static void place_block(text *b, const tiling *t)
             t->queries, t->queries);
     else
         ADD("    const i64 seen = end;\n");
+    ADD("    const i64 k_at = batch * k_b + head * k_h, v_at = batch * v_b + head * v_h%s;\n"
+        "    const int n_seen = seen > 0 ? (int)seen : 0, live = (int)(rows - r0 < %d ? rows - r0 : %d);\n",
+        t->e_slices > 1 ? (j->in[2].stride[ATT_E] == 1 ? " + e0" : " + e0 * v_e") : "", t->queries, t->queries);
 }
 
 static void declare(text *b, const tiling *t)
@@ -141,7 +146,9 @@ static void declare(text *b, const tiling *t)
     ADD("    SHARED(float, kv, %d);\n    SHARED(float, pp, %d);\n", t->keys * kv, t->keys * t->row);
     ADD("    SHARED(float, part, %d);\n", THREADS);
     ADD("    SHARED(float, top, %d);\n    SHARED(float, shrink, %d);\n", t->queries, t->queries);
-    ADD("    SHARED(int, sees, %d);\n    SHARED(i64, at, %d);\n", t->queries, t->queries);
+    ADD("    SHARED(int, sees, %d);\n    SHARED(i64, q_at, %d);\n", t->queries, t->queries);
+    ADD("    SHARED(i64, o_at, %d);\n", t->queries);
+    if (t->states) ADD("    SHARED(i64, m_at, %d);\n    SHARED(i64, l_at, %d);\n", t->queries, t->queries);
     ADD("    PRIV(float, sum);\n");
     for (int h = 0; h < t->e_chunks; h++)
         for (int i = 0; i < rt; i++)
@@ -153,20 +160,18 @@ static void declare(text *b, const tiling *t)
     ADD("    }\n");
 }
 
-/* A query of the tile: row, group, position. Rows past the end repeat the last one and are not stored. */
-static void decode_row(text *b)
+/* Where each query and its results are, and how many keys it sees. Rows past the end repeat the last one and
+ * are not stored. All of it is left in shared memory: the loops need few registers then. */
+static void place_queries(text *b, const job *j, const tiling *t)
 {
-    ADD("        const i64 row = r0 + tid < rows ? r0 + tid : rows - 1, g = row / n_s, s = row %% n_s;\n");
-}
-
-/* Where each query is, and how many keys it sees. */
-static void place_queries(text *b, const tiling *t)
-{
+    const char *slice = t->e_slices == 1 ? "" : j->out[j->n_out - 1].stride[ATT_E] == 1 ? " + e0" : " + e0 * o_e";
     ADD("    PHASE_N(%d) {\n", t->queries);
-    decode_row(b);
-    ADD("        at[tid] = batch * q_b + head * q_h + g * q_g + s * q_s;\n");
-    ADD(t->causal ? "        const i64 n = s + first + 1 < seen ? s + first + 1 : seen;\n"
-        : "        const i64 n = seen;\n");
+    ADD("        const i64 row = r0 + (tid < live ? tid : live - 1), g = row / n_s, s = row %% n_s;\n");
+    ADD("        q_at[tid] = batch * q_b + head * q_h + g * q_g + s * q_s;\n");
+    ADD("        o_at[tid] = batch * o_b + head * o_h + g * o_g + s * o_s%s;\n", slice);
+    for (const char *p = "ml"; *p != 0 && t->states; p++)
+        ADD("        %c_at[tid] = batch * %c_b + head * %c_h + g * %c_g + s * %c_s;\n", *p, *p, *p, *p, *p);
+    ADD("        const i64 n = %s;\n", t->causal ? "s + first + 1 < seen ? s + first + 1 : seen" : "seen");
     ADD("        sees[tid] = n > 0 ? (int)n : 0;\n        top[tid] = ");
     ein__expr_print_number(EIN__LOWEST, b);
     ADD(";\n    }\n");
@@ -185,7 +190,7 @@ static void column(text *b, const char *first, const char *n)
 static void load_begin(text *b, const char *pad, int rows, int from, int columns)
 {
     int nx = load_width(columns);
-    ADD("%sUNROLL_DEV(4)\n%sfor (int i = 0; i < %d; i += %d)\n", pad, pad, rows, THREADS / nx);
+    ADD("%sUNROLL_DEV(2)\n%sfor (int i = 0; i < %d; i += %d)\n", pad, pad, rows, THREADS / nx);
     ADD("%s    for (int c = %d; c < %d; c += %d)\n", pad, from, columns, nx);
     ADD("%s        STEP2(y, %d, x, %d) {\n%s            ", pad, THREADS / nx, nx, pad);
 }
@@ -197,7 +202,7 @@ static void load_queries(text *b, const job *j, const tiling *t)
     short_text d = ein__name("%d", t->d);
     load_begin(b, pad, t->queries, 0, columns);
     column(b, t->resident ? "c" : "c0 + c", t->d % t->d_chunk != 0 ? d.s : NULL);
-    ADD("%s            qq[(c + x) * %d + i + y] = LD(q, at[i + y] + j%s) * scale;\n%s        }\n", pad,
+    ADD("%s            qq[(c + x) * %d + i + y] = LD(q, q_at[i + y] + j%s) * scale;\n%s        }\n", pad,
         t->row, factor(&j->in[0], ATT_D, " * q_d"), pad);
     if (t->resident) ADD("    SYNC;\n");
 }
@@ -208,23 +213,22 @@ static void load_keys(text *b, const job *j, const tiling *t)
     short_text d = ein__name("%d", t->d);
     load_begin(b, pad, t->keys, 0, t->d_chunk);
     column(b, "c0 + c", t->d % t->d_chunk != 0 ? d.s : NULL);
-    ADD("%s            const i64 n = t0 + i + y < seen ? t0 + i + y : seen - 1;\n", pad);
-    ADD("%s            kv[(i + y) * %d + c + x] = LD(k, batch * k_b + head * k_h + n * k_t + j%s);\n",
+    ADD("%s            const int n = t0 + i + y < n_seen ? t0 + i + y : n_seen - 1;\n", pad);
+    ADD("%s            kv[(i + y) * %d + c + x] = LD(k, k_at + n * k_t + j%s);\n",
         pad, t->d_chunk + 1, factor(&j->in[1], ATT_D, " * k_d"));
     ADD("%s        }\n", pad);
 }
 
 static void load_values(text *b, const job *j, const tiling *t, int h)
 {
-    const char *pad = "        ", *slice = t->e_slices > 1 ? "e0 + " : "";
+    const char *pad = "        ";
     short_text first = ein__name("%d + c", h * t->e_chunk), n = ein__name("%d", t->e_width);
     bool exact = t->e_slices == 1 && t->e_chunk * t->e_chunks == t->e_width;
     load_begin(b, pad, t->keys, 0, t->e_chunk);
     column(b, first.s, exact ? NULL : t->e_slices > 1 ? "width" : n.s);
-    ADD("%s            const i64 n = t0 + i + y < seen ? t0 + i + y : seen - 1;\n", pad);
+    ADD("%s            const int n = t0 + i + y < n_seen ? t0 + i + y : n_seen - 1;\n", pad);
     ADD("%s            kv[(i + y) * %d + c + x] =\n", pad, t->e_chunk);
-    ADD("%s                LD(v, batch * v_b + head * v_h + n * v_t + (%sj)%s);\n%s        }\n", pad,
-        slice, factor(&j->in[2], ATT_E, " * v_e"), pad);
+    ADD("%s                LD(v, v_at + n * v_t + j%s);\n%s        }\n", pad, factor(&j->in[2], ATT_E, " * v_e"), pad);
 }
 
 /* ---- products ---- */
@@ -251,8 +255,8 @@ static void scores(text *b, const tiling *t)
             if (several) ADD("pp[(y * %d + %d) * %d + x + %d];\n", nb, c, t->row, i * SIDE);
             else ADD("0.0f;\n");
         }
-    if (ragged) ADD("                UNROLL_DEV(4)\n                for (int i = 0; i < nd; i++) {\n");
-    else ADD("                UNROLL_DEV(4)\n                for (int i = 0; i < %d; i++) {\n", t->d_chunk);
+    if (ragged) ADD("                UNROLL_DEV(16)\n                for (int i = 0; i < nd; i++) {\n");
+    else ADD("                UNROLL_DEV(16)\n                for (int i = 0; i < %d; i++) {\n", t->d_chunk);
     for (int i = 0; i < na; i++)
         ADD("                    const float a%d = qq[(%si) * %d + x + %d];\n", i,
             t->resident ? "c0 + " : "", t->row, i * SIDE);
@@ -299,7 +303,7 @@ static void accumulate(text *b, const tiling *t, int h)
         for (int c = 0; c < nb; c++)
             ADD("            float c%d%d = P(o%d_%d%d) * w%d;\n", i, c, h, i, c, i);
     }
-    ADD("            UNROLL_DEV(4)\n            for (int i = 0; i < %d; i++) {\n", t->keys);
+    ADD("            UNROLL_DEV(16)\n            for (int i = 0; i < %d; i++) {\n", t->keys);
     for (int i = 0; i < na; i++)
         ADD("                const float a%d = pp[i * %d + y * %d + %d];\n", i, t->row, na, i);
     for (int c = 0; c < nb; c++)
@@ -329,7 +333,7 @@ static void softmax(text *b, const tiling *t)
 {
     int parts = THREADS / t->queries, keys = t->keys / parts;
     ADD("        PHASE2(y, %d, x, %d) {\n", parts, t->queries);
-    ADD("            const int n = sees[x] - (int)t0 - y * %d;\n", keys);
+    ADD("            const int n = sees[x] - t0 - y * %d;\n", keys);
     for (int i = 0; i < keys; i++)
         ADD("            const float f%d = n > %d ? pp[(y * %d + %d) * %d + x] : -K_INF;\n", i, i, keys, i,
             t->row);
@@ -357,16 +361,12 @@ static void softmax(text *b, const tiling *t)
 
 static void store_rows(text *b, const tiling *t)
 {
-    ADD("    PHASE_N(%d) {\n", t->queries);
-    decode_row(b);
-    ADD("        at[tid] = batch * o_b + head * o_h + g * o_g + s * o_s;\n        shrink[tid] = %s;\n",
-        t->states ? "1.0f" : "P(sum) == 0.0f ? 0.0f : 1.0f / P(sum)");
-    if (t->states)
-        ADD("        if (r0 + tid < rows%s) {\n"
-            "            ST(m, batch * m_b + head * m_h + g * m_g + s * m_s, top[tid]);\n"
-            "            ST(l, batch * l_b + head * l_h + g * l_g + s * l_s, P(sum));\n"
-            "        }\n", t->e_slices > 1 ? " && slice == 0" : "");
-    ADD("    }\n");
+    if (!t->states) {
+        ADD("    PHASE_N(%d) { shrink[tid] = P(sum) == 0.0f ? 0.0f : 1.0f / P(sum); }\n", t->queries);
+        return;
+    }
+    if (t->e_slices > 1) ADD("    if (slice == 0)\n    ");
+    ADD("    STEP_N(live) { ST(m, m_at[tid], top[tid]); ST(l, l_at[tid], P(sum)); }\n");
 }
 
 static void store(text *b, const job *j, const tiling *t)
@@ -378,16 +378,15 @@ static void store(text *b, const job *j, const tiling *t)
     store_rows(b, t);
     ADD("    STEP2(y, %d, x, %d) {\n", SIDE, SIDE);
     for (int i = 0; i < na; i++) {
-        ADD("        if (r0 + y * %d + %d < rows) {\n", na, i);
-        ADD("            const float w = shrink[y * %d + %d];\n", na, i);
-        ADD("            const i64 to = at[y * %d + %d]%s%s;\n", na, i, t->e_slices > 1 ? " + e0" : "",
-            t->e_slices > 1 ? scaled : "");
+        ADD("        if (y * %d + %d < live) {\n", na, i);
+        if (!t->states) ADD("            const float w = shrink[y * %d + %d];\n", na, i);
+        ADD("            const i64 to = o_at[y * %d + %d];\n", na, i);
         for (int h = 0; h < t->e_chunks; h++)
             for (int c = 0; c < nb; c++) {
                 int first = h * t->e_chunk + c * SIDE;
                 ADD("            ");
                 if (!exact) ADD("if (x + %d < %s) ", first, width.s);
-                ADD("ST(o, to + (x + %d)%s, P(o%d_%d%d) * w);\n", first, scaled, h, i, c);
+                ADD("ST(o, to + (x + %d)%s, P(o%d_%d%d)%s);\n", first, scaled, h, i, c, t->states ? "" : " * w");
             }
         ADD("        }\n");
     }
@@ -403,11 +402,11 @@ static ein_status emit(arena *a, const job *j, launch *out, error *e)
     tile(j, &t);
     ein__writer_begin(&w, a);
     parameters(&w, j, &t);
-    place_block(b, &t);
+    place_block(b, j, &t);
     declare(b, &t);
-    place_queries(b, &t);
+    place_queries(b, j, &t);
     if (t.resident) load_queries(b, j, &t);
-    ADD("    for (i64 t0 = 0; t0 < seen; t0 += %d) {\n", t.keys);
+    ADD("    for (int t0 = 0; t0 < n_seen; t0 += %d) {\n", t.keys);
     all_scores(b, j, &t);
     load_values(b, j, &t, 0);
     softmax(b, &t);

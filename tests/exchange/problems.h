@@ -15,7 +15,8 @@
 #include "core/base/alloc.h"
 #include "exchange/exchange.h"
 
-enum { MEMORY = 1 << 17, MEMORIES = MAX_DEVICES + 1, MAX_KEPT = 4096 }; /* floats of a device; the last: HOST */
+/* MEMORY: floats of a device; the last of the memories is HOST's. */
+enum { MEMORY = 1 << 17, MEMORIES = MAX_DEVICES + 1, MAX_KEPT = 4096 };
 
 typedef struct problem {
     arena a;
@@ -89,8 +90,8 @@ static inline devset *place_blocks(problem *q, int n, int n_devices, int least, 
     return where;
 }
 
-/* State `lacking` of the axes of `whole` named by the bits: broadcast and uncut there, held by all who have any
- * of it. */
+/* State `lacking` of the axes of `whole` named by the bits: broadcast and uncut there, held by all who have
+ * any of it. */
 static inline void lacking_state(problem *q, const relation *whole, uint32_t lacks, relation *out)
 {
     *out = *whole;
@@ -144,7 +145,8 @@ static inline void random_states(problem *q, const int *factors, int n, bool hos
     }
 }
 
-/* Small enough for the naive definitions below. `wide`: rows of more than one piece, fewer cases of the rest. */
+/* Small enough for the naive definitions below. `wide`: rows of more than one piece, fewer cases of the
+ * rest. */
 static inline void random_problem(problem *q, uint64_t seed, bool wide)
 {
     memset(q, 0, sizeof *q);
@@ -298,8 +300,8 @@ static inline void check_results(const cluster *c, const exchange_problem *p, do
             double want = (double)expected(p, global_index(p->to, k->block, at)), got = (double)k->at[at];
             double off = got > want ? got - want : want - got;
             if (!(off <= tolerance * (1 + (want < 0 ? -want : want))))
-                fail_msg("seed %llu: device %d block %d element %lld: %g, wanted %g", (unsigned long long)seed,
-                         k->device, k->block, (long long)at, got, want);
+                fail_msg("seed %llu: device %d block %d element %lld: %g, wanted %g",
+                         (unsigned long long)seed, k->device, k->block, (long long)at, got, want);
         }
     }
 }

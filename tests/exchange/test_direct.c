@@ -169,7 +169,8 @@ static void test_scatter_of_sums(void **unused)
     ein__arena_free(&q.a);
 }
 
-/* Two partials of softmax states on [6 | 2500]: m and l lack the second axis, so they are read once per row. */
+/* Two partials of softmax states on [6 | 2500]: m and l lack the second axis, so they are read once per
+ * row. */
 static void test_row_states(void **unused)
 {
     problem q = {.a = {NULL}};
@@ -195,8 +196,8 @@ static void test_row_states(void **unused)
     ein__arena_free(&q.a);
 }
 
-/* Ranges of a compound axis, [0, 5), [5, 17), [17, 24) of 4 * 6, are boxes of the product; where the other side
- * tells rows from columns they fall into heads, middles and tails. */
+/* Ranges of a compound axis, [0, 5), [5, 17), [17, 24) of 4 * 6, are boxes of the product; where the other
+ * side tells rows from columns they fall into heads, middles and tails. */
 static void test_compound_range(void **unused)
 {
     problem q = {.a = {NULL}};
@@ -211,8 +212,8 @@ static void test_compound_range(void **unused)
     assert_int_equal(x.n_transfers, 3);
     even_relation(&q.a, 3, (i64[]){4, 6, 7}, (int[]){1, 2, 1}, 1, &q.to);
     make(&q, 3, &x);
-    /* Columns 0 to 2: [0, 3); [6, 9) and [12, 15); [18, 21). Columns 3 to 5: [3, 5); 5, [9, 12) and [15, 17); 17
-     * and [21, 24). */
+    /* Columns 0 to 2: [0, 3); [6, 9) and [12, 15); [18, 21). Columns 3 to 5: [3, 5); 5, [9, 12) and [15,
+     * 17); 17 and [21, 24). */
     const i64 sizes[] = {3, 3, 3, 3, 2, 1, 3, 2, 1, 3}, blocks[] = {0, 1, 1, 2, 0, 1, 1, 1, 2, 2};
     assert_int_equal(x.n_transfers, 10);
     for (int i = 0; i < 10; i++) {
@@ -299,6 +300,52 @@ static void test_high_rank(void **unused)
     ein__arena_free(&q.a);
 }
 
+static term plain(int l, i64 extent)
+{
+    return (term){.kind = TERM_LABEL, .label = l, .extent = extent, .scalar = -1};
+}
+
+/* Attention's states as an op's choice leaves them: q, d and the merged k all cut in two, on eight devices.
+ * The states m and l lack d, so they have half the blocks, each on two devices. */
+static void test_states_of_a_choice(void **unused)
+{
+    problem q = {.a = {NULL}};
+    exchange x;
+    merge *m;
+    spec s = {.n_labels = 3, .labels = {{"q", 6, 1, false}, {"k", 10, 1, false}, {"d", 8, 1, false}},
+              .n_states = 3, .n_results = 1};
+    const i64 at_q[] = {0, 2, 6}, at_k[] = {0, 5, 10}, at_d[] = {0, 4, 8};
+    const cut cuts[] = {{1, {0}, 2, at_q}, {1, {1}, 2, at_k}, {1, {2}, 2, at_d}};
+    const devset where[] = {DEV(0), DEV(1), DEV(2), DEV(3), DEV(4), DEV(5), DEV(6), DEV(7)};
+    const choice c = {.n_cuts = 3, .cuts = cuts, .n_tuples = 8, .devices = where};
+    (void)unused;
+    assert_int_equal(ein__merge_make(&q.a, MERGE_SOFTMAX, 1, &m), EIN_OK);
+    s.merge = q.p.merge = m;
+    q.p.n_states = 3;
+    for (int k = 0; k < 3; k++) s.states[k] = (index_map){k < 2 ? 1 : 2, {plain(0, 6), plain(2, 8)}};
+    s.results[0] = s.states[2];
+    for (int k = 0; k < 3; k++)
+        assert_int_equal(ein__relation_state(&q.a, &s, k, 0, &c, &q.states[k]), EIN_OK);
+    assert_int_equal(q.states[0].n_blocks, 2);
+    assert_int_equal(q.states[2].n_blocks, 4);
+    assert_int_equal(ein__relation_finished(&q.a, &s, 0, &c, &q.to), EIN_OK);
+    make(&q, 8, &x);
+    /* Every block on both devices that hold a partial of it. */
+    assert_int_equal(x.n_transfers, 8);
+    assert_int_equal(x.row_states, 3);
+    for (int i = 0; i < 8; i++) {
+        const transfer *t = &x.transfers[i];
+        assert_int_equal(t->device, i);
+        assert_int_equal(t->n_sources, 2);
+        assert_int_equal(t->src_block[0], i / 4);
+        assert_int_equal(t->src_block[2], i / 4 * 2 + i % 2);
+        assert_int_equal(t->src_device[0], i / 4 * 4 + i % 2);
+        assert_int_equal(t->src_device[1], i / 4 * 4 + i % 2 + 2);
+        assert_int_equal(x.remote_bytes[i], 4 * (i / 4 == 0 ? 2 : 4) * (4 + 2));
+    }
+    ein__arena_free(&q.a);
+}
+
 static void test_failures(void **unused)
 {
     problem q = {.a = {NULL}};
@@ -379,6 +426,6 @@ int main(void)
         cmocka_unit_test(test_incompatible),    cmocka_unit_test(test_spread),
         cmocka_unit_test(test_host),            cmocka_unit_test(test_high_rank),
         cmocka_unit_test(test_failures),        cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_no_memory)};
+        cmocka_unit_test(test_no_memory),       cmocka_unit_test(test_states_of_a_choice)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

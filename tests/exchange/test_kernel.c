@@ -73,25 +73,27 @@ static void launch(const exchange_problem *p, const exchange *x, const cluster *
     entry(args, rows, 1, 1, tally);
 }
 
-static void run(const exchange_problem *p, const exchange *x, const cluster *c, host_entry entry, bool counting,
-                uint64_t seed)
+static void run(const exchange_problem *p, const exchange *x, const cluster *c, host_entry entry,
+                bool counting, uint64_t seed)
 {
     long long bytes[MAX_DEVICES] = {0};
     assert_non_null(entry);
     for (int first = 0, end; first < x->n_transfers; first = end) {
         const transfer *t = &x->transfers[first];
-        struct tally tally = {(const char *)c->memory[0], (long long)(MEMORY * sizeof(float)), 0, p->n_devices, 0};
+        struct tally tally = {(const char *)c->memory[0], (long long)(MEMORY * sizeof(float)), 0,
+                              p->n_devices, 0};
         for (end = first + 1; end < x->n_transfers; end++) {
             const transfer *u = &x->transfers[end];
-            if (u->device != t->device || u->dst_device != t->dst_device || u->dst_block != t->dst_block) break;
+            if (u->device != t->device || u->dst_device != t->dst_device) break;
+            if (u->dst_block != t->dst_block) break;
         }
         launch(p, x, c, first, end, entry, counting ? &tally : NULL);
         bytes[t->device] += tally.bytes;
     }
     for (int d = 0; d < MAX_DEVICES && counting; d++)
         if (bytes[d] != x->remote_bytes[d])
-            fail_msg("seed %llu: device %d touched %lld bytes, planned %lld", (unsigned long long)seed, d, bytes[d],
-                     (long long)x->remote_bytes[d]);
+            fail_msg("seed %llu: device %d touched %lld bytes, planned %lld", (unsigned long long)seed, d,
+                     bytes[d], (long long)x->remote_bytes[d]);
 }
 
 static void draw(uint64_t seed, problem *q, exchange *x, kernel_text *k)
@@ -144,7 +146,8 @@ static void move_integers(ein_dtype dtype, size_t bytes)
     from->axes[0] = (axis){.extent = 2055, .n_parts = 3, .lo = at, .hi = at + 1};
     from->n_blocks = 3;
     from->devices = (devset[]){DEV(0), DEV(1), DEV(2)};
-    q.p = (exchange_problem){.n_states = 1, .states = {from}, .used = 1, .dtype = dtype, .n_devices = 3, .to = &q.to};
+    q.p = (exchange_problem){.n_states = 1, .states = {from}, .used = 1, .dtype = dtype, .n_devices = 3,
+                             .to = &q.to};
     assert_int_equal(ein__exchange_direct(&q.a, &q.p, &x, NULL), EIN_OK);
     assert_int_equal(ein__exchange_check(&q.p, &x, NULL), EIN_OK);
     assert_int_equal(x.remote_bytes[0], 1025 * bytes);

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search's frame: options of all nodes, the first strategy that applies, the plan. */
+#include "optimizer/search.h"
+
+#include <string.h>
+
+static const strategy *const STRATEGIES[] = {&ein__search_frontier};
+enum { N_STRATEGIES = sizeof STRATEGIES / sizeof *STRATEGIES };
+
+/* ---- problem ------------------------------------------------------------------------------------------ */
+
+double ein__leaf_weight(const graph *g, const leaf *l)
+{
+    double element = (double)ein__dtype_bytes(g->values.items[l->value].dtype);
+    if (l->kind != LEAF_PARAMETER && l->kind != LEAF_STATE) return 0;
+    if (element * (double)ein__value_numel(g, l->value) < SMALL) return 0;
+    return element * (l->n_members > 1 ? l->n_members : 1);
+}
+
+static const relation *fixed_leaf(const problem *p, value v)
+{
+    const value_info *x = &p->g->values.items[v];
+    return x->kind == VALUE_LEAF && p->fixed != NULL && p->fixed->leaves != NULL ? p->fixed->leaves[x->owner]
+                                                                                 : NULL;
+}
+
+static ein_status make_options(problem *p)
+{
+    label_units *units;
+    TRY(ein__choice_units(p->a, p->g, p->prices.n_devices, &units));
+    NEW(p->a, p->options, p->g->nodes.n);
+    for (int i = 0; i < p->g->nodes.n; i++) {
+        const node *n = &p->g->nodes.items[i];
+        if (ein__node_is_view(n)) continue;
+        const relation *fixed = n->kind == OP_APPEND ? fixed_leaf(p, n->operands[0]) : NULL;
+        TRY(ein__price_options(&p->prices, i, units[i], fixed, &p->options[i], p->e));
+    }
+    return EIN_OK;
+}
+
+static double share_of_memory(const graph *g, int n_devices)
+{
+    double total = 0;
+    for (int i = 0; i < g->leaves.n; i++)
+        total +=
+            ein__leaf_weight(g, &g->leaves.items[i]) * (double)ein__value_numel(g, g->leaves.items[i].value);
+    return MEMORY_SLACK * total / n_devices + MEMORY_GRACE;
+}
+
+/* ---- plan --------------------------------------------------------------------------------------------- */
+
+static ein_status copy_choice(arena *a, const choice *c, choice *out)
+{
+    cut *cuts;
+    devset *devices;
+    NEW(a, cuts, c->n_cuts);
+    NEW(a, devices, c->n_tuples);
+    for (int i = 0; i < c->n_cuts; i++) {
+        i64 *at;
+        NEW(a, at, c->cuts[i].n_parts + 1);
+        memcpy(at, c->cuts[i].at, ((size_t)c->cuts[i].n_parts + 1) * sizeof *at);
+        cuts[i] = c->cuts[i];
+        cuts[i].at = at;
+    }
+    memcpy(devices, c->devices, (size_t)c->n_tuples * sizeof *devices);
+    *out = (choice){c->n_cuts, cuts, c->n_tuples, devices};
+    return EIN_OK;
+}
+
+static ein_status plan_leaf(arena *a, problem *p, int i, int relation_id, relation *out)
+{
+    const leaf *l = &p->g->leaves.items[i];
+    i64 numel = ein__value_numel(p->g, l->value);
+    const relation *fixed = fixed_leaf(p, l->value);
+    if (l->kind == LEAF_INPUT) return ein__relation_whole(a, numel, DEV(HOST), out);
+    if (fixed != NULL) return ein__relation_copy(a, fixed, out);
+    if (l->kind == LEAF_CONSTANT) return ein__relation_whole(a, numel, ALL_DEVICES(p->prices.n_devices), out);
+    if (relation_id < 0) return ein__even_relation(a, numel, p->prices.n_devices, out);
+    return ein__relation_copy(a, p->prices.pool.relations.items[relation_id], out);
+}
+
+static ein_status make_plan(arena *a, problem *p, const answer *x, plan *out)
+{
+    const graph *g = p->g;
+    *out = (plan){.n_devices = p->prices.n_devices,
+                  .n_nodes = g->nodes.n,
+                  .n_leaves = g->leaves.n,
+                  .predicted_us = x->seconds * 1e6,
+                  .predicted_bytes = x->bytes,
+                  .states_searched = p->states_searched};
+    for (int i = 0; i < g->loops.n; i++) out->n_carries += g->loops.items[i].n_carries;
+    NEW(a, out->nodes, out->n_nodes);
+    NEW(a, out->leaves, out->n_leaves);
+    NEW(a, out->carries, out->n_carries);
+    for (int i = 0; i < out->n_nodes; i++)
+        if (p->options[i].n > 0)
+            TRY(copy_choice(a, &p->options[i].items[x->options[i]].choice, &out->nodes[i]));
+    for (int i = 0; i < out->n_leaves; i++) TRY(plan_leaf(a, p, i, x->leaves[i], &out->leaves[i]));
+    for (int i = 0; i < out->n_carries; i++)
+        TRY(ein__relation_copy(a, p->prices.pool.relations.items[x->carries[i]], &out->carries[i]));
+    return EIN_OK;
+}
+
+/* ---- search ------------------------------------------------------------------------------------------- */
+
+static ein_status search(arena *a, problem *p, plan *out)
+{
+    answer x = {0};
+    int i = 0, carries = 0;
+    for (int l = 0; l < p->g->loops.n; l++) carries += p->g->loops.items[l].n_carries;
+    TRY(make_options(p));
+    NEW(p->a, x.options, p->g->nodes.n);
+    NEW(p->a, x.leaves, p->g->leaves.n);
+    NEW(p->a, x.carries, carries);
+    for (int k = 0; k < p->g->leaves.n; k++) x.leaves[k] = -1;
+    while (i < N_STRATEGIES && !STRATEGIES[i]->applicable(p)) i++;
+    if (i == N_STRATEGIES) return ein__fail(p->e, EIN_NO_PLAN, "no search strategy applies");
+    TRY(STRATEGIES[i]->search(p, &x));
+    return make_plan(a, p, &x, out);
+}
+
+ein_status ein__search(arena *a, const graph *g, const machine *m, const cost_model *c,
+                       const fixed_layouts *f, plan *out, error *e)
+{
+    arena scratch = {NULL};
+    problem p = {.a = &scratch, .g = g, .fixed = f, .e = e};
+    p.prices =
+        (prices){.a = &scratch, .g = g, .model = c, .n_devices = m->n_devices, .pool = {.a = &scratch}};
+    p.capacity = share_of_memory(g, m->n_devices);
+    ein_status s = search(a, &p, out);
+    ein__pool_free(&p.prices.pool);
+    ein__arena_free(&scratch);
+    if (s == EIN_NO_MEMORY) return ein__fail(e, s, "out of memory searching a plan");
+    return s == EIN_OK ? ein__plan_check(g, out, e) : s;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What strategies share: the problem, and how an answer becomes a plan. Private to optimizer/. */
+#ifndef OPTIMIZER_SEARCH_H
+#define OPTIMIZER_SEARCH_H
+
+#include "optimizer/price.h"
+
+/* Weights and states may take this much more than an equal share of each device, and tensors smaller than
+ * SMALL bytes do not count. */
+#define MEMORY_SLACK 1.3
+enum { MEMORY_GRACE = 1 << 20, SMALL = 64 << 10 };
+
+typedef struct problem {
+    arena *a; /* scratch */
+    const graph *g;
+    const fixed_layouts *fixed;
+    prices prices;
+    option_list *options; /* per node; none for views */
+    double capacity;      /* bytes of parameters and states per device */
+    i64 states_searched;
+    error *e;
+} problem;
+
+/* An answer: an option per node, a relation (-1: any) per leaf, a relation per carry. */
+typedef struct answer {
+    int *options, *leaves, *carries;
+    double seconds;
+    i64 bytes;
+} answer;
+
+/* One way to search. "Not applicable" is an ordinary answer. */
+typedef struct strategy {
+    const char *name;
+    bool (*applicable)(const problem *p);
+    ein_status (*search)(problem *p, answer *out);
+} strategy;
+
+extern const strategy ein__search_frontier;
+
+/* Bytes that count against the capacity, per element of the leaf; 0: it does not count. */
+double ein__leaf_weight(const graph *g, const leaf *l);
+
+#endif
