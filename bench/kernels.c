@@ -9,7 +9,7 @@
 #include "jit/context.h"
 #include "tools/args.h"
 #include "tools/report.h"
-#include "tools/workload.h"
+#include "tools/session.h"
 
 /* What the kernel does in the program: the first step that runs it. */
 static const char *use_of(const program *p, int kernel)
@@ -58,25 +58,19 @@ static int bench_program(const char *name, const program *p, report *r)
 
 static int bench_model(const char *name, const char *on, report *r)
 {
-    char message[256] = "";
+    char message[256];
     workload w;
     ein_context *context = NULL;
     ein_program *p = NULL;
-    ein_context_options options = {.size = sizeof options,
-                                   .machine = on,
-                                   .no_cache = 1,
-                                   .message = message,
-                                   .message_bytes = sizeof message};
-    ein_compile_options plan_only = {.size = sizeof plan_only};
     ein_status status = workload_open(&w, name, NULL);
+    int result = exit_of(status);
     if (status != EIN_OK) {
         complain(0, "%s", w.error.line);
-    } else if ((status = ein_context_create(&context, &options)) != EIN_OK) {
-        complain(0, "%s", message);
-    } else if ((status = ein_compile(&p, context, w.graph, &plan_only)) != EIN_OK) {
-        complain(0, "%s", ein_context_error(context));
+    } else {
+        status = session_plan(&w, on, &context, &p, message);
+        result =
+            status == EIN_OK ? bench_program(name, &p->program, r) : complain(exit_of(status), "%s", message);
     }
-    int result = status == EIN_OK ? bench_program(name, &p->program, r) : exit_of(status);
     ein_program_free(p);
     ein_context_free(context);
     workload_close(&w);

@@ -2,13 +2,21 @@
 /* Give a program its parameters and constants: place what is not placed yet, note every address. */
 #include <string.h>
 
+#include "core/graph/builder.h"
 #include "jit/context.h"
 
 const char *ein__leaf_name(const ein_program *p, const leaf *l, int m) { return p->leaf_names[l->members[m]]; }
 
-static ein_status check_parameter(const ein_program *p, const leaf *l, const placed_tensor *t, const char *name, error *e)
+/* "[6,5]" of a tensor or value. */
+static dims_text shape_text(int rank, const i64 *shape)
 {
-    const value_info *v = &p->graph.values.items[l->value];
+    dims d = {.rank = rank};
+    if (rank > 0) memcpy(d.at, shape, (size_t)rank * sizeof *shape);
+    return ein__dims_text(d);
+}
+
+static ein_status check_parameter(const value_info *v, const placed_tensor *t, const char *name, error *e)
+{
     if (t == NULL) return ein__fail(e, EIN_INVALID, "parameter '%s' is not in the weight store", name);
     if (t->dtype != v->dtype)
         return ein__fail(e, EIN_DTYPE, "parameter '%s' is %s in the store, %s in the graph", name, ein__dtype_name(t->dtype),
@@ -16,9 +24,20 @@ static ein_status check_parameter(const ein_program *p, const leaf *l, const pla
     bool same = t->rank == v->rank;
     for (int i = 0; same && i < t->rank; i++) same = t->shape[i] == v->shape[i];
     if (!same)
-        return ein__fail(e, EIN_SHAPE, "parameter '%s' has rank %d, first extent %lld in the store; rank %d, %lld in the graph",
-                         name, t->rank, (long long)(t->rank > 0 ? t->shape[0] : 1), v->rank,
-                         (long long)(v->rank > 0 ? v->shape[0] : 1));
+        return ein__fail(e, EIN_SHAPE, "parameter '%.80s' is %s in the store, %s in the graph", name,
+                         shape_text(t->rank, t->shape).s, shape_text(v->rank, v->shape).s);
+    return EIN_OK;
+}
+
+ein_status ein__weights_check(const ein_program *p, const ein_weights *w, error *e)
+{
+    for (int i = 0; i < p->graph.leaves.n; i++) {
+        const leaf *l = &p->graph.leaves.items[i];
+        for (int m = 0; l->kind == LEAF_PARAMETER && m < l->n_members; m++) {
+            const char *name = ein__leaf_name(p, l, m);
+            TRY(check_parameter(&p->graph.values.items[l->value], ein__tensor_find(&w->tensors, name), name, e));
+        }
+    }
     return EIN_OK;
 }
 
@@ -33,9 +52,7 @@ static ein_status bind_parameter(ein_program *p, int index, ein_weights *w, erro
 {
     const leaf *l = &p->graph.leaves.items[index];
     for (int m = 0; m < l->n_members; m++) {
-        const char *name = ein__leaf_name(p, l, m);
-        placed_tensor *t = ein__tensor_find(&w->tensors, name);
-        TRY(check_parameter(p, l, t, name, e));
+        placed_tensor *t = ein__tensor_find(&w->tensors, ein__leaf_name(p, l, m));
         if (!t->placed) TRY(ein__tensor_place(p->context, &w->arena, t, &p->plan.leaves[index], e));
         note_addresses(p, index, m, t);
     }

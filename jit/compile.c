@@ -155,7 +155,7 @@ static void write_entry(compilation *k, const text *objects, int n)
     if (!k->c->caching) return;
     ein__text_add(&info, "%s, %d nodes, %d kernels%s", k->c->machine.name, k->p->graph.nodes.n, k->p->program.n_kernels,
                   k->o->counting ? ", counting" : "");
-    if (ein__plan_print(&k->p->graph, &k->p->plan, &plan) == EIN_OK && ein__text_status(&info) == EIN_OK) {
+    if (ein__plan_print_nameless(&k->p->graph, &k->p->plan, &plan) == EIN_OK && ein__text_status(&info) == EIN_OK) {
         sections[0] = (section){SECTION_PLAN, plan.bytes, plan.n};
         sections[1] = (section){SECTION_INFO, info.bytes, info.n};
         for (int i = 0; i < n; i++) sections[2 + i] = (section){SECTION_OBJECT, objects[i].bytes, objects[i].n};
@@ -271,6 +271,7 @@ static ein_status compile(compilation *k, const graph *user)
     TRY(ein__canonicalize(user, &p->graph, k->e));
     TRY(own_strings(p));
     TRY(ein__graph_check(&p->graph, k->e));
+    if (k->o->weights != NULL) TRY(ein__weights_check(p, k->o->weights, k->e));
     TRY(find_fixed(k));
     TRY(make_key(k));
     TRY(make_program(k));

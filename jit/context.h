@@ -70,7 +70,8 @@ void ein__tensor_release(ein_context *c, placed_tensor *t);
 /* Name of member `m` of canonical leaf `l`. */
 const char *ein__leaf_name(const ein_program *p, const leaf *l, int m);
 
-/* bind.c: the weights and constants of a program. */
+/* bind.c: the weights and constants of a program. check: every parameter is there, as the graph has it. */
+ein_status ein__weights_check(const ein_program *p, const ein_weights *w, error *e);
 ein_status ein__program_bind(ein_program *p, ein_weights *weights, error *e);
 
 /* kernels.c: compile and load. `objects` gets n_objects texts. */

@@ -228,7 +228,7 @@ static ein_status finish(lowering *w, region **regions, program *out)
     for (int d = 0; d < w->n_devices; d++)
         out->devices[d] = (device_program){w->devices[d].n, w->devices[d].items, regions[d], bytes[d]};
     TRY(note_loops(w, out));
-    TRY(ein__assign_waits(w->a, w->scratch, out));
+    TRY(ein__assign_waits(w->a, w->scratch, out, w->e));
     sum_bytes(out);
     return EIN_OK;
 }

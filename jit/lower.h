@@ -83,6 +83,6 @@ ein_status ein__lower_step(lowering *w, int device, const item *x, const launch 
 
 /* Offsets for all buffers (buffers.c), waits (waits.c). */
 ein_status ein__assign_buffers(arena *scratch, buffer *buffers, int n, i64 bytes_of_device[MAX_DEVICES]);
-ein_status ein__assign_waits(arena *a, arena *scratch, program *p);
+ein_status ein__assign_waits(arena *a, arena *scratch, program *p, error *e);
 
 #endif

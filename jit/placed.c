@@ -19,12 +19,17 @@ static void forget_data(placed_tensor *t)
     t->data = NULL;
 }
 
-void ein__tensor_release(ein_context *c, placed_tensor *t)
+static void release_blocks(ein_context *c, placed_tensor *t)
 {
-    int n = t->placed || t->address != NULL ? t->layout.n_blocks * c->machine.n_devices : 0;
+    int n = t->address != NULL ? t->layout.n_blocks * c->machine.n_devices : 0;
     for (int i = 0; i < n; i++) c->target->api->release(c->target, i % c->machine.n_devices, t->address[i]);
     t->address = NULL;
     t->placed = false;
+}
+
+void ein__tensor_release(ein_context *c, placed_tensor *t)
+{
+    release_blocks(c, t);
     forget_data(t);
 }
 
@@ -59,20 +64,31 @@ static ein_status upload_axes(ein_context *c, int device, const placed_tensor *t
     return EIN_OK;
 }
 
-ein_status ein__tensor_place(ein_context *c, arena *a, placed_tensor *t, const relation *layout, error *e)
+static ein_status place_blocks(ein_context *c, placed_tensor *t, error *e)
 {
     int devices = c->machine.n_devices;
-    TRY(ein__relation_copy(a, layout, &t->layout));
-    NEW(a, t->address, layout->n_blocks * devices);
-    for (int b = 0; b < layout->n_blocks; b++) {
-        i64 bytes = ein__block_numel(layout, b) * ein__dtype_bytes(t->dtype);
+    for (int b = 0; b < t->layout.n_blocks; b++) {
+        i64 bytes = ein__block_numel(&t->layout, b) * ein__dtype_bytes(t->dtype);
         for (int d = 0; d < devices; d++) {
-            if (!(layout->devices[b] & DEV(d))) continue;
+            if (!(t->layout.devices[b] & DEV(d))) continue;
             void **address = &t->address[b * devices + d];
             TRY(c->target->api->alloc(c->target, d, bytes, address, e));
             char *at = *address;
             if (t->data != NULL && bytes > 0) TRY(upload_axes(c, d, t, b, 0, t->data, &at, e));
         }
+    }
+    return EIN_OK;
+}
+
+/* All or nothing: a tensor that does not fit can be placed again, by another program. */
+ein_status ein__tensor_place(ein_context *c, arena *a, placed_tensor *t, const relation *layout, error *e)
+{
+    TRY(ein__relation_copy(a, layout, &t->layout));
+    NEW(a, t->address, layout->n_blocks * c->machine.n_devices);
+    ein_status s = place_blocks(c, t, e);
+    if (s != EIN_OK) {
+        release_blocks(c, t);
+        return s;
     }
     t->placed = true;
     forget_data(t);
@@ -99,7 +115,7 @@ void ein_weights_free(ein_weights *w)
 }
 
 static ein_status check_tensor(ein_weights *w, const char *name, ein_dtype dtype, int rank, const int64_t *shape,
-                               const void *data, i64 *bytes)
+                               const void *data, ein_keep keep, i64 *bytes)
 {
     error *e = &w->context->error;
     if (name == NULL || name[0] == 0) return ein__fail(e, EIN_INVALID, "weights: a tensor needs a name");
@@ -115,6 +131,8 @@ static ein_status check_tensor(ein_weights *w, const char *name, ein_dtype dtype
         *bytes *= shape[i];
     }
     if (data == NULL && *bytes > 0) return ein__fail(e, EIN_INVALID, "weights: '%s' has no data", name);
+    if (keep != EIN_BORROW && keep != EIN_COPY)
+        return ein__fail(e, EIN_INVALID, "weights: '%s' is kept in way %d; EIN_BORROW or EIN_COPY", name, (int)keep);
     return EIN_OK;
 }
 
@@ -132,7 +150,7 @@ static ein_status add_tensor(ein_weights *w, const char *name, ein_dtype dtype, 
     if (keep == EIN_COPY) {
         void *copy = ein__calloc((size_t)bytes, 1);
         if (copy == NULL) return EIN_NO_MEMORY;
-        memcpy(copy, data, (size_t)bytes);
+        if (bytes > 0) memcpy(copy, data, (size_t)bytes);
         t->data = copy;
         t->owned = true;
     }
@@ -150,7 +168,7 @@ ein_status ein_weights_add(ein_weights *w, const char *name, ein_dtype dtype, in
 {
     i64 bytes = 0;
     if (w == NULL) return EIN_INVALID;
-    TRY(check_tensor(w, name, dtype, rank, shape, data, &bytes));
+    TRY(check_tensor(w, name, dtype, rank, shape, data, keep, &bytes));
     ein_status s = add_tensor(w, name, dtype, rank, shape, data, bytes, keep);
     return s == EIN_NO_MEMORY ? ein__fail(&w->context->error, s, "out of memory for '%s', %lld bytes", name, (long long)bytes) : s;
 }

@@ -33,11 +33,11 @@ static ein_status add_wait(arena *a, step *s, wait x)
     return EIN_OK;
 }
 
-ein_status ein__assign_waits(arena *a, arena *scratch, program *p)
+ein_status ein__assign_waits(arena *a, arena *scratch, program *p, error *e)
 {
     event_order o;
     clocks c = {.n_devices = p->n_devices};
-    TRY(ein__program_order(scratch, p, &o, NULL));
+    TRY(ein__program_order(scratch, p, &o, e));
     NEW(scratch, c.now, p->n_devices * p->n_devices);
     NEW(scratch, c.at_finish, o.n_events * p->n_devices);
     for (int i = 0; i < p->n_devices * p->n_devices; i++) c.now[i] = -1;

@@ -82,10 +82,13 @@ ein_status ein__trial_make(walk *w, const state *from, int max_changes, trial_li
     trial *t;
     NEW(w->step, t, 1);
     NEW(w->step, t->changes, max_changes);
+    NEW(w->step, t->laid, max_changes);
     t->next = *from;
     t->next.from = from;
     t->next.node = t->next.option = t->next.loop = -1;
-    t->next.leaves = t->next.carries = NULL;
+    t->next.n_laid = 0;
+    t->next.laid = NULL;
+    t->next.carries = NULL;
     t->number = list->n;
     PUSH(w->step, list, t);
     *out = t;
@@ -137,8 +140,7 @@ static double excess(const walk *w, const trial *t, const leaf *l, const relatio
     return most;
 }
 
-/* A leaf's layout where `need` is wanted: that, if it is all of the leaf; else whole copies, or even parts.
- */
+/* A leaf's layout where `need` is wanted: that, if it is all of the leaf; else whole, or in even parts. */
 static ein_status choose_layout(walk *w, const trial *t, const leaf *l, const relation *need, relation *out)
 {
     int n_devices = w->p->prices.n_devices;
@@ -151,16 +153,17 @@ static ein_status choose_layout(walk *w, const trial *t, const leaf *l, const re
     return excess(w, t, l, out) > 0 ? ein__even_relation(w->step, numel, n_devices, out) : EIN_OK;
 }
 
-ein_status ein__trial_lay_out(walk *w, trial *t, value v, const relation *need, int *relation_id)
+ein_status ein__trial_lay_out(walk *w, trial *t, value v, const relation *need)
 {
-    const leaf *l = &w->g->leaves.items[w->g->values.items[v].owner];
+    int index = w->g->values.items[v].owner, id, relation_id;
+    const leaf *l = &w->g->leaves.items[index];
     relation r;
-    int id;
     TRY(choose_layout(w, t, l, need, &r));
     t->excess = fmax(t->excess, excess(w, t, l, &r));
     weigh(w, l, &r, t->next.resident);
     t->next.left -= leaf_bytes(w, l);
-    TRY(ein__pool_relation(&w->p->prices.pool, &r, relation_id));
+    TRY(ein__pool_relation(&w->p->prices.pool, &r, &relation_id));
+    t->laid[t->next.n_laid++] = (laid){index, relation_id};
     TRY(ein__pool_finished(&w->p->prices.pool, &r, &id));
     return ein__trial_place(w, t, v, id);
 }
@@ -220,27 +223,25 @@ static bool known(const frontier *f, const int *lists)
     return false;
 }
 
-static ein_status keep(walk *w, const trial *t, int n_operands, frontier *out)
+static ein_status keep(walk *w, const trial *t, frontier *out)
 {
     state *s;
     int *lists;
+    laid *leaves;
     NEW(w->p->a, s, 1);
     NEW(w->p->a, lists, out->slots.n);
+    NEW(w->p->a, leaves, t->next.n_laid);
     if (out->slots.n > 0) memcpy(lists, t->next.lists, (size_t)out->slots.n * sizeof *lists);
     *s = t->next;
     s->lists = lists;
-    if (t->leaves != NULL) {
-        int *leaves;
-        NEW(w->p->a, leaves, n_operands);
-        memcpy(leaves, t->leaves, (size_t)n_operands * sizeof *leaves);
-        s->leaves = leaves;
-    }
+    if (s->n_laid > 0) memcpy(leaves, t->laid, (size_t)s->n_laid * sizeof *leaves);
+    s->laid = leaves;
     out->items[out->n++] = s;
     return EIN_OK;
 }
 
 /* The cheapest trials with different lists; over the capacity only if all are, and then the least. */
-ein_status ein__frontier_select(walk *w, trial_list *trials, int n_operands, frontier *out)
+ein_status ein__frontier_select(walk *w, trial_list *trials, frontier *out)
 {
     NEW(w->p->a, out->items, WIDTH);
     out->n = 0;
@@ -249,7 +250,7 @@ ein_status ein__frontier_select(walk *w, trial_list *trials, int n_operands, fro
     for (int i = 0; i < trials->n && out->n < WIDTH; i++) {
         const trial *t = trials->items[i];
         if (t->excess > trials->items[0]->excess || t->next.cost >= FAR) continue;
-        if (!known(out, t->next.lists)) TRY(keep(w, t, n_operands, out));
+        if (!known(out, t->next.lists)) TRY(keep(w, t, out));
     }
     return EIN_OK;
 }

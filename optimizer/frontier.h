@@ -13,6 +13,9 @@ enum { WIDTH = 24 };
 /* Values that are read after some position, in rising order; a state's lists are in the order of slots. */
 typedef struct slots { int n; value *values; } slots;
 
+/* A leaf that got its layout. */
+typedef struct laid { int leaf, relation; } laid;
+
 typedef struct state {
     const struct state *from;
     i64 cost, bytes;
@@ -20,7 +23,8 @@ typedef struct state {
     double left;                  /* bytes of those that are not */
     int *lists;         /* per slot */
     int node, option;   /* what was chosen to get here, or -1 */
-    const int *leaves;  /* of the node's operands: the relation of a leaf laid out here, or -1 */
+    int n_laid;
+    const laid *laid;   /* here */
     int loop;           /* entered here, or -1 */
     const int *carries; /* relations */
 } state;
@@ -37,7 +41,7 @@ typedef struct trial {
     double excess; /* bytes over the capacity that this step adds to, on the fullest device */
     int n_changes;
     change *changes;
-    int *leaves;
+    laid *laid;
     int number;
 } trial;
 
@@ -72,11 +76,11 @@ void ein__frontier_use(walk *w, const slots *s);
 /* The one state before the first node. */
 ein_status ein__frontier_start(walk *w, frontier *f);
 /* The cheapest trials that differ in their lists; over the capacity only if all are, and then the least. */
-ein_status ein__frontier_select(walk *w, trial_list *trials, int n_operands, frontier *out);
+ein_status ein__frontier_select(walk *w, trial_list *trials, frontier *out);
 
 /* ---- trials ---- */
 
-/* A copy of `from`, with nothing chosen and room for changes, at the end of `list`. */
+/* A copy of `from`, with nothing chosen and room for changes (and leaves laid out), at the end of `list`. */
 ein_status ein__trial_make(walk *w, const state *from, int max_changes, trial_list *list, trial **out);
 /* What there is of a value; -1: a leaf that has no layout. */
 int ein__trial_list(const walk *w, const trial *t, value v);
@@ -84,7 +88,7 @@ void ein__trial_set(trial *t, value v, int list);
 /* `v` comes to be as one placed value. */
 ein_status ein__trial_place(walk *w, trial *t, value v, int id);
 /* Give the leaf `v` the layout `need`, if that is all of it; else whole copies, or even parts. */
-ein_status ein__trial_lay_out(walk *w, trial *t, value v, const relation *need, int *relation_id);
+ein_status ein__trial_lay_out(walk *w, trial *t, value v, const relation *need);
 /* Pay for moving `v` from where it is, `count` times. */
 ein_status ein__trial_move(walk *w, trial *t, value v, int to, int count);
 /* Lists of the slots, and the least cost of finishing what is pending in them. */

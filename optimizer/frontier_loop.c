@@ -26,16 +26,16 @@ static ein_status enter_loop(walk *w, frontier *f, int index, const int *carries
         t->next.carries = carries;
         for (int c = 0; c < l->n_carries; c++) {
             value init = ein__value_source(w->g, l->carries[c].init);
-            int id, any;
+            int id;
             const relation *r = all->relations.items[carries[c]];
-            if (ein__trial_list(w, t, init) < 0) TRY(ein__trial_lay_out(w, t, init, r, &any));
+            if (ein__trial_list(w, t, init) < 0) TRY(ein__trial_lay_out(w, t, init, r));
             TRY(ein__trial_move(w, t, init, carries[c], 1));
             TRY(ein__pool_finished(all, r, &id));
             TRY(ein__trial_place(w, t, l->carries[c].value, id));
         }
         TRY(ein__trial_finish(w, t, &next.slots, l->count));
     }
-    TRY(ein__frontier_select(w, &trials, 0, &next));
+    TRY(ein__frontier_select(w, &trials, &next));
     ein__arena_free(w->step);
     *f = next;
     ein__frontier_use(w, &f->slots);
@@ -65,10 +65,15 @@ static ein_status leave_loop(walk *w, const frontier *f, int index, const int *c
     const loop *l = &w->g->loops.items[index];
     for (int s = 0; s < f->n; s++) {
         trial *t;
-        TRY(ein__trial_make(w, f->items[s], 0, trials, &t));
-        for (int c = 0; c < l->n_carries; c++)
+        TRY(ein__trial_make(w, f->items[s], l->n_carries, trials, &t));
+        for (int c = 0; c < l->n_carries; c++) {
+            value next = ein__value_source(w->g, l->carries[c].next);
+            const relation *r = w->p->prices.pool.relations.items[carries[c]];
+            if (ein__trial_list(w, t, next) < 0)
+                TRY(ein__trial_lay_out(w, t, next, r)); /* a view of a leaf */
             if (!made_in_place(w, t, l, c, carries[c]))
-                TRY(ein__trial_move(w, t, ein__value_source(w->g, l->carries[c].next), carries[c], l->count));
+                TRY(ein__trial_move(w, t, next, carries[c], l->count));
+        }
         TRY(ein__trial_finish(w, t, after, 1));
     }
     return EIN_OK;
@@ -136,6 +141,7 @@ static void add_natural(walk *w, const loop *l, const state *best, layouts *out)
     int *way = out->relations + out->n * l->n_carries;
     for (int c = 0; c < l->n_carries; c++) {
         value next = ein__value_source(w->g, l->carries[c].next);
+        if (w->slot_of[next] < 0) return;
         const placed *x = &p->placed.items[p->lists.items[best->lists[w->slot_of[next]]].source];
         if (!x->complete || p->relations.items[x->states[0]]->devices[0] == DEV(HOST)) return;
         way[c] = x->states[0];
@@ -172,7 +178,7 @@ ein_status ein__frontier_loop(walk *w, frontier *f, int index)
         }
     }
     for (int i = 0; i < ends.n; i++) ends.items[i]->number = i;
-    if (s == EIN_OK) s = ein__frontier_select(w, &ends, 0, &next);
+    if (s == EIN_OK) s = ein__frontier_select(w, &ends, &next);
     ein__arena_free(&ended);
     if (s == EIN_OK && next.n == 0)
         s = ein__fail(w->p->e, EIN_NO_PLAN, "loop %d: no layout of its carries fits", index);

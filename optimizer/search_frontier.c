@@ -18,11 +18,7 @@ static ein_status try_operand(walk *w, trial *t, int node_index, int o, const op
     prices *p = &w->p->prices;
     value v = ein__value_source(w->g, w->g->nodes.items[node_index].operands[o]);
     fetch got;
-    t->leaves[o] = -1;
-    if (ein__trial_list(w, t, v) < 0) {
-        const relation *need = p->pool.relations.items[x->needs[o]];
-        TRY(ein__trial_lay_out(w, t, v, need, &t->leaves[o]));
-    }
+    if (ein__trial_list(w, t, v) < 0) TRY(ein__trial_lay_out(w, t, v, p->pool.relations.items[x->needs[o]]));
     int list = ein__trial_list(w, t, v);
     TRY(ein__price_fetch(p, node_index, o, &x->choice, x->needs[o], list, &got));
     t->next.cost = ein__cost_add(t->next.cost, ein__cost_times(ein__picoseconds(got.seconds), count));
@@ -38,7 +34,6 @@ static ein_status try_option(walk *w, const state *from, int node_index, int opt
     const option *x = &w->p->options[node_index].items[option_index];
     trial *t;
     TRY(ein__trial_make(w, from, 2 * n->spec.n_operands + n->spec.n_results, list, &t));
-    NEW(w->step, t->leaves, n->spec.n_operands);
     t->next.node = node_index;
     t->next.option = option_index;
     t->next.cost = ein__cost_add(t->next.cost, ein__cost_times(ein__picoseconds(x->seconds), count));
@@ -58,7 +53,7 @@ static ein_status step_node(walk *w, frontier *f, int i, int count)
     for (int s = 0; s < f->n; s++)
         for (int k = 0; k < w->p->options[i].n; k++) TRY(try_option(w, f->items[s], i, k, count, &trials));
     for (int k = 0; k < trials.n; k++) TRY(ein__trial_finish(w, trials.items[k], &next.slots, count));
-    TRY(ein__frontier_select(w, &trials, n->spec.n_operands, &next));
+    TRY(ein__frontier_select(w, &trials, &next));
     ein__arena_free(w->step);
     if (next.n == 0)
         return ein__fail(w->p->e, EIN_NO_PLAN, "%s (node %d): no choice can be reached", n->name, i);
@@ -86,15 +81,15 @@ static ein_status end(walk *w, const frontier *f, frontier *out)
         for (int i = 0; i < g->outputs.n; i++) {
             value v = ein__value_source(g, g->outputs.items[i].value);
             relation r;
-            int to, any;
+            int to;
             TRY(ein__even_relation(w->step, ein__value_numel(g, v), w->p->prices.n_devices, &r));
-            if (ein__trial_list(w, t, v) < 0) TRY(ein__trial_lay_out(w, t, v, &r, &any));
+            if (ein__trial_list(w, t, v) < 0) TRY(ein__trial_lay_out(w, t, v, &r));
             TRY(ein__relation_whole(w->step, ein__value_numel(g, v), DEV(HOST), &r));
             TRY(ein__pool_relation(&w->p->prices.pool, &r, &to));
             TRY(ein__trial_move(w, t, v, to, 1));
         }
     }
-    return ein__frontier_select(w, &trials, 0, out);
+    return ein__frontier_select(w, &trials, out);
 }
 
 static void trace(const walk *w, const state *s, answer *out)
@@ -103,13 +98,8 @@ static void trace(const walk *w, const state *s, answer *out)
     out->seconds = (double)s->cost / PICOSECONDS;
     out->bytes = s->bytes;
     for (; s != NULL; s = s->from) {
-        if (s->node >= 0) {
-            const node *n = &g->nodes.items[s->node];
-            out->options[s->node] = s->option;
-            for (int o = 0; o < n->spec.n_operands; o++)
-                if (s->leaves[o] >= 0)
-                    out->leaves[g->values.items[ein__value_source(g, n->operands[o])].owner] = s->leaves[o];
-        }
+        if (s->node >= 0) out->options[s->node] = s->option;
+        for (int i = 0; i < s->n_laid; i++) out->leaves[s->laid[i].leaf] = s->laid[i].relation;
         int first = 0;
         for (int l = 0; l < s->loop; l++) first += g->loops.items[l].n_carries;
         if (s->loop >= 0)

@@ -11,7 +11,7 @@
 #include "tools/args.h"
 #include "tools/commands.h"
 #include "tools/report.h"
-#include "tools/workload.h"
+#include "tools/session.h"
 
 /* "rows/2 h.g/4": two parts of rows by four of the product of h and g. */
 static void print_cuts(const spec *s, const choice *c, text *out)
@@ -145,21 +145,13 @@ static int save_plan(ein_program *p, const char *path)
     return complain(EXIT_USAGE, "%s", e.line);
 }
 
-static int explain(workload *w, const char *on, const args *a)
+static int explain(const workload *w, const char *on, const args *a)
 {
-    char message[256] = "";
+    char message[256];
     ein_context *context;
-    ein_program *p = NULL;
-    ein_context_options options = {.size = sizeof options,
-                                   .machine = on,
-                                   .no_cache = 1,
-                                   .message = message,
-                                   .message_bytes = sizeof message};
-    ein_status status = ein_context_create(&context, &options);
-    if (status != EIN_OK) return complain(exit_of(status), "%s", message);
-    status = ein_compile(&p, context, w->graph, &(ein_compile_options){.size = sizeof(ein_compile_options)});
-    int result = status == EIN_OK ? print_program(p, a->json)
-                                  : complain(exit_of(status), "%s", ein_context_error(context));
+    ein_program *p;
+    ein_status status = session_plan(w, on, &context, &p, message);
+    int result = status == EIN_OK ? print_program(p, a->json) : complain(exit_of(status), "%s", message);
     if (result == EXIT_DONE && a->save != NULL) result = save_plan(p, a->save);
     ein_program_free(p);
     ein_context_free(context);

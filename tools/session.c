@@ -157,3 +157,18 @@ void session_release(prepared *p)
     ein_program_free(p->program);
     memset(p, 0, sizeof *p);
 }
+
+ein_status session_plan(const workload *w, const char *machine, ein_context **context, ein_program **program,
+                        char message[256])
+{
+    *context = NULL;
+    *program = NULL;
+    message[0] = 0;
+    ein_context_options options = {
+        .size = sizeof options, .machine = machine, .no_cache = 1, .message = message, .message_bytes = 256};
+    ein_compile_options plan_only = {.size = sizeof plan_only};
+    TRY(ein_context_create(context, &options));
+    ein_status status = ein_compile(program, *context, w->graph, &plan_only);
+    if (status != EIN_OK) snprintf(message, 256, "%s", ein_context_error(*context));
+    return status;
+}

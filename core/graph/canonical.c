@@ -204,6 +204,35 @@ static ein_status map_scalar(emitter *m, int *scalar)
     return EIN_OK;
 }
 
+/* Layers repeat their bounds; one of each is enough. */
+static ein_status add_bound(emitter *m, int scalar, i64 rows, i64 extent, const char *what)
+{
+    graph *out = m->out;
+    for (int i = 0; i < out->bounds.n; i++) {
+        const scalar_bound *b = &out->bounds.items[i];
+        if (b->scalar == scalar && b->rows == rows && b->extent == extent) return EIN_OK;
+    }
+    scalar_bound b = {scalar, rows, extent, what};
+    PUSH(&out->arena, &out->bounds, b);
+    return EIN_OK;
+}
+
+/* The bounds that a node (mapped) sets to its scalars; those of dropped nodes are dropped. */
+static ein_status add_bounds(emitter *m, const node *n)
+{
+    const label *labels = n->spec.labels;
+    for (int o = 0; o < n->spec.n_operands; o++)
+        for (int i = 0; i < n->spec.operands[o].n; i++) {
+            const term *t = &n->spec.operands[o].terms[i];
+            if (t->kind != TERM_ALL || t->scalar < 0) continue;
+            i64 rows = t->label >= 0 ? labels[t->label].extent : 1;
+            TRY(add_bound(m, t->scalar, rows, t->extent - t->offset, n->name));
+        }
+    if (n->kind != OP_APPEND || n->scalar < 0) return EIN_OK;
+    const leaf *state = &m->out->leaves.items[m->out->values.items[n->operands[0]].owner];
+    return add_bound(m, n->scalar, labels[n->append_s].extent, labels[n->append_t].extent, state->name);
+}
+
 /* Copy node `id` with operands already mapped; its results become new values. */
 static ein_status emit_node(emitter *m, int id, value *operands)
 {
@@ -234,7 +263,7 @@ static ein_status emit_node(emitter *m, int id, value *operands)
     }
     n.results = results;
     PUSH(a, &m->out->nodes, n);
-    return EIN_OK;
+    return add_bounds(m, &n);
 }
 
 static ein_status emit_straight(emitter *m, int lo, int hi)
@@ -310,7 +339,7 @@ static ein_status emit_loop(emitter *m, const found_loop *f)
     return EIN_OK;
 }
 
-static ein_status emit_rest(emitter *m)
+static ein_status emit_outputs(emitter *m)
 {
     const graph *g = m->w->g;
     graph *out = m->out;
@@ -318,12 +347,6 @@ static ein_status emit_rest(emitter *m)
         output o = g->outputs.items[i];
         TRY(map_value(m, o.value, &o.value));
         PUSH(&out->arena, &out->outputs, o);
-    }
-    for (int i = 0; i < g->bounds.n; i++) {
-        scalar_bound b = g->bounds.items[i];
-        if (b.scalar < 0 || m->scalar_of[b.scalar] < 0) continue;
-        b.scalar = m->scalar_of[b.scalar];
-        PUSH(&out->arena, &out->bounds, b);
     }
     return EIN_OK;
 }
@@ -342,7 +365,7 @@ static ein_status emit(walk *w, const found_loop *loops, int n_loops, graph *out
         at = loops[i].lo + loops[i].period * loops[i].count;
     }
     TRY(emit_straight(&m, at, w->n));
-    return emit_rest(&m);
+    return emit_outputs(&m);
 }
 
 static ein_status canonicalize(walk *w, graph *out)

@@ -25,6 +25,8 @@ typedef struct plan {
 ein_status ein__plan_check(const graph *g, const plan *p, error *e);
 /* JSON, stable; ein__plan_parse reads it back. Node entries name op, label names, cut points, devices. */
 ein_status ein__plan_print(const graph *g, const plan *p, text *out);
+/* The same with labels by number and leaves unnamed: it fits every graph of the same identity. */
+ein_status ein__plan_print_nameless(const graph *g, const plan *p, text *out);
 ein_status ein__plan_parse(arena *a, const graph *g, const char *json, plan *out, error *e);
 
 #endif

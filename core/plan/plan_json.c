@@ -11,7 +11,8 @@
  *      "devices":[[0],[1]]}
  *     ], ...
  *
- * Read strictly: every member once, none unknown, ops and labels those of the graph; what comes out has
+ * A label may also be given by its number in the op; so do plans that are kept for any graph of the same identity,
+ * whatever its names. Read strictly: every member once, none unknown, ops and labels those of the graph; what comes out has
  * passed ein__plan_check. Only a leaf's name is not compared: the graph's identity is free of it. */
 #include <jansson.h>
 #include <math.h>
@@ -55,7 +56,7 @@ static void print_devices(const devset *sets, int n, text *out)
     ein__text_add(out, "]}");
 }
 
-static void print_node(const node *n, int i, const choice *c, text *out)
+static void print_node(const node *n, int i, const choice *c, bool names, text *out)
 {
     ein__text_add(out, "%s\n{\"node\":%d,\"op\":", i > 0 ? "," : "", i);
     print_name(n->name, out);
@@ -68,7 +69,8 @@ static void print_node(const node *n, int i, const choice *c, text *out)
         ein__text_add(out, "%s{\"labels\":[", k > 0 ? "," : "");
         for (int j = 0; j < c->cuts[k].n_labels; j++) {
             if (j > 0) ein__text_add(out, ",");
-            print_name(n->spec.labels[c->cuts[k].labels[j]].name, out);
+            if (names) print_name(n->spec.labels[c->cuts[k].labels[j]].name, out);
+            else ein__text_add(out, "%d", c->cuts[k].labels[j]);
         }
         ein__text_add(out, "],\"at\":");
         print_points(c->cuts[k].at, c->cuts[k].n_parts + 1, out);
@@ -94,11 +96,11 @@ static void print_relation(const relation *r, text *out)
 
 static const char *const LEAF_KINDS[] = {"input", "parameter", "state", "constant"};
 
-static void print_leaf(const leaf *l, int i, const relation *r, text *out)
+static void print_leaf(const leaf *l, int i, const relation *r, bool names, text *out)
 {
     ein__text_add(out, "%s\n{\"leaf\":%d,\"kind\":\"%s\",\"name\":", i > 0 ? "," : "", i,
                   LEAF_KINDS[l->kind]);
-    print_name(l->name, out);
+    print_name(names ? l->name : "", out);
     if (l->kind == LEAF_INPUT)
         ein__text_add(out, "}");
     else
@@ -119,12 +121,12 @@ static void print_real(double x, text *out)
     json_decref(v);
 }
 
-ein_status ein__plan_print(const graph *g, const plan *p, text *out)
+static ein_status print_plan(const graph *g, const plan *p, bool names, text *out)
 {
     ein__text_add(out, "{\"ein_plan\":1,\"devices\":%d,\n\"nodes\":[", p->n_devices);
-    for (int i = 0; i < p->n_nodes; i++) print_node(&g->nodes.items[i], i, &p->nodes[i], out);
+    for (int i = 0; i < p->n_nodes; i++) print_node(&g->nodes.items[i], i, &p->nodes[i], names, out);
     ein__text_add(out, "\n],\n\"leaves\":[");
-    for (int i = 0; i < p->n_leaves; i++) print_leaf(&g->leaves.items[i], i, &p->leaves[i], out);
+    for (int i = 0; i < p->n_leaves; i++) print_leaf(&g->leaves.items[i], i, &p->leaves[i], names, out);
     ein__text_add(out, "\n],\n\"carries\":[");
     for (int i = 0; i < p->n_carries; i++) {
         ein__text_add(out, "%s\n{\"carry\":%d", i > 0 ? "," : "", i);
@@ -136,6 +138,9 @@ ein_status ein__plan_print(const graph *g, const plan *p, text *out)
                   (long long)p->states_searched);
     return ein__text_status(out);
 }
+
+ein_status ein__plan_print(const graph *g, const plan *p, text *out) { return print_plan(g, p, true, out); }
+ein_status ein__plan_print_nameless(const graph *g, const plan *p, text *out) { return print_plan(g, p, false, out); }
 
 /* ---- reading ------------------------------------------------------------------------------------------ */
 
@@ -199,6 +204,8 @@ static bool name_is(json_t *v, const char *name)
     return same;
 }
 
+static bool is_number(json_t *v, int i) { return json_is_integer(v) && json_integer_value(v) == i; }
+
 static ein_status take_name(const reader *r, json_t *v, const char *member, const char *name)
 {
     if (name_is(v, name)) return EIN_OK;
@@ -250,7 +257,7 @@ static ein_status read_cut(const reader *r, const spec *s, json_t *v, cut *out)
     for (int i = 0; i < out->n_labels; i++) {
         json_t *name = json_array_get(labels, (size_t)i);
         int l = 0;
-        while (l < s->n_labels && !name_is(name, s->labels[l].name)) l++;
+        while (l < s->n_labels && !name_is(name, s->labels[l].name) && !is_number(name, l)) l++;
         if (l == s->n_labels)
             return WRONG(r, "%s: \"labels\": the op has no label \"%.60s\"", r->where,
                          json_is_string(name) ? json_string_value(name) : "");

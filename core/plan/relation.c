@@ -144,6 +144,16 @@ static void term_range(const term *t, const label_box *box, i64 *lo, i64 *hi, i6
     }
 }
 
+static bool touches_nothing(const index_map *m, const label_box *box)
+{
+    for (int i = 0; i < m->n; i++) {
+        i64 lo, hi, first;
+        term_range(&m->terms[i], box, &lo, &hi, &first);
+        if (lo >= hi) return true;
+    }
+    return false;
+}
+
 /* A block's axes with what a view needs of each. */
 typedef struct block_axis { i64 suffix, stride, lo, hi, extent, least, most; bool broadcast; } block_axis;
 
@@ -169,19 +179,18 @@ bool ein__block_view(const relation *r, int block, const index_map *m, const lab
     int n = block_axes(r, block, axes);
     *offset = 0;
     memset(stride, 0, MAX_LABELS * sizeof *stride);
+    if (touches_nothing(m, box)) return true; /* lies anywhere */
     for (int i = 0; i < n; i++) *offset -= axes[i].lo * axes[i].stride;
     i64 suffix = 1;
-    bool empty = false;
     for (int i = m->n - 1; i >= 0; i--) {
         const term *t = &m->terms[i];
         i64 lo, hi, first;
         term_range(t, box, &lo, &hi, &first);
-        if (lo >= hi) empty = true;
         i64 extent = t->extent;
         if (extent != 1) {
             int k = n - 1;
             while (k >= 0 && !(axes[k].suffix <= suffix && extent * suffix <= axes[k].suffix * axes[k].extent)) k--;
-            if (k < 0 || suffix % axes[k].suffix != 0) return empty;
+            if (k < 0 || axes[k].suffix == 0 || suffix % axes[k].suffix != 0) return false;
             i64 step = suffix / axes[k].suffix;
             axes[k].least += lo * step;
             axes[k].most += (hi - 1) * step;
@@ -190,8 +199,8 @@ bool ein__block_view(const relation *r, int block, const index_map *m, const lab
         }
         suffix *= extent;
     }
-    for (int i = 0; i < n && !empty; i++)
-        if (axes[i].extent != 1 && (axes[i].least < axes[i].lo || axes[i].most >= axes[i].hi)) return false;
+    for (int i = 0; i < n; i++)
+        if (axes[i].least < axes[i].lo || axes[i].most >= axes[i].hi) return false;
     return true;
 }
 

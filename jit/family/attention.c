@@ -27,6 +27,7 @@ typedef struct tiling {
     int queries, keys;             /* of a tile */
     int row;                       /* row length of q and p in shared memory: queries + 1 */
     bool resident;                 /* all chunks of q stay in shared memory */
+    int unroll;                    /* of loops around phases and of the hot ones, on the device */
     bool causal, states;
 } tiling;
 
@@ -53,6 +54,7 @@ static void tile(const job *j, tiling *t)
     t->queries = rows_of(j) <= 16 ? 16 : rows_of(j) <= 32 || size > 64 || t->e_width > 128 ? 32 : 64;
     t->keys = t->queries == 64 || (t->queries == 32 && t->resident && size > 128) ? 32 : 64;
     t->row = t->queries + 1;
+    t->unroll = t->queries == 16 ? 4 : 8;
 }
 
 static bool fits_int(i64 n) { return n >= 1 && n <= INT32_MAX / 2; }
@@ -133,9 +135,10 @@ static void place_block(text *b, const job *j, const tiling *t)
             t->queries, t->queries);
     else
         ADD("    const i64 seen = end;\n");
-    ADD("    const i64 k_at = batch * k_b + head * k_h, v_at = batch * v_b + head * v_h%s;\n"
-        "    const int n_seen = seen > 0 ? (int)seen : 0, live = (int)(rows - r0 < %d ? rows - r0 : %d);\n",
-        t->e_slices > 1 ? (j->in[2].stride[ATT_E] == 1 ? " + e0" : " + e0 * v_e") : "", t->queries, t->queries);
+    const char *slice = t->e_slices == 1 ? "" : j->in[2].stride[ATT_E] == 1 ? " + e0" : " + e0 * v_e";
+    ADD("    const i64 k_at = batch * k_b + head * k_h, v_at = batch * v_b + head * v_h%s;\n", slice);
+    ADD("    const int n_seen = seen > 0 ? (int)seen : 0, live = (int)(rows - r0 < %d ? rows - r0 : %d);\n",
+        t->queries, t->queries);
 }
 
 static void declare(text *b, const tiling *t)
@@ -164,7 +167,8 @@ static void declare(text *b, const tiling *t)
  * are not stored. All of it is left in shared memory: the loops need few registers then. */
 static void place_queries(text *b, const job *j, const tiling *t)
 {
-    const char *slice = t->e_slices == 1 ? "" : j->out[j->n_out - 1].stride[ATT_E] == 1 ? " + e0" : " + e0 * o_e";
+    const view *o = &j->out[j->n_out - 1];
+    const char *slice = t->e_slices == 1 ? "" : o->stride[ATT_E] == 1 ? " + e0" : " + e0 * o_e";
     ADD("    PHASE_N(%d) {\n", t->queries);
     ADD("        const i64 row = r0 + (tid < live ? tid : live - 1), g = row / n_s, s = row %% n_s;\n");
     ADD("        q_at[tid] = batch * q_b + head * q_h + g * q_g + s * q_s;\n");
@@ -187,11 +191,11 @@ static void column(text *b, const char *first, const char *n)
     ADD(";\n");
 }
 
-static void load_begin(text *b, const char *pad, int rows, int from, int columns)
+static void load_begin(text *b, const tiling *t, const char *pad, int rows, int columns)
 {
     int nx = load_width(columns);
-    ADD("%sUNROLL_DEV(2)\n%sfor (int i = 0; i < %d; i += %d)\n", pad, pad, rows, THREADS / nx);
-    ADD("%s    for (int c = %d; c < %d; c += %d)\n", pad, from, columns, nx);
+    ADD("%sUNROLL_DEV(%d)\n%sfor (int i = 0; i < %d; i += %d)\n", pad, t->unroll, pad, rows, THREADS / nx);
+    ADD("%s    for (int c = 0; c < %d; c += %d)\n", pad, columns, nx);
     ADD("%s        STEP2(y, %d, x, %d) {\n%s            ", pad, THREADS / nx, nx, pad);
 }
 
@@ -200,7 +204,7 @@ static void load_queries(text *b, const job *j, const tiling *t)
     const char *pad = t->resident ? "    " : "            ";
     int columns = t->d_chunk * (t->resident ? t->d_chunks : 1);
     short_text d = ein__name("%d", t->d);
-    load_begin(b, pad, t->queries, 0, columns);
+    load_begin(b, t, pad, t->queries, columns);
     column(b, t->resident ? "c" : "c0 + c", t->d % t->d_chunk != 0 ? d.s : NULL);
     ADD("%s            qq[(c + x) * %d + i + y] = LD(q, q_at[i + y] + j%s) * scale;\n%s        }\n", pad,
         t->row, factor(&j->in[0], ATT_D, " * q_d"), pad);
@@ -211,7 +215,7 @@ static void load_keys(text *b, const job *j, const tiling *t)
 {
     const char *pad = "            ";
     short_text d = ein__name("%d", t->d);
-    load_begin(b, pad, t->keys, 0, t->d_chunk);
+    load_begin(b, t, pad, t->keys, t->d_chunk);
     column(b, "c0 + c", t->d % t->d_chunk != 0 ? d.s : NULL);
     ADD("%s            const int n = t0 + i + y < n_seen ? t0 + i + y : n_seen - 1;\n", pad);
     ADD("%s            kv[(i + y) * %d + c + x] = LD(k, k_at + n * k_t + j%s);\n",
@@ -224,11 +228,12 @@ static void load_values(text *b, const job *j, const tiling *t, int h)
     const char *pad = "        ";
     short_text first = ein__name("%d + c", h * t->e_chunk), n = ein__name("%d", t->e_width);
     bool exact = t->e_slices == 1 && t->e_chunk * t->e_chunks == t->e_width;
-    load_begin(b, pad, t->keys, 0, t->e_chunk);
+    load_begin(b, t, pad, t->keys, t->e_chunk);
     column(b, first.s, exact ? NULL : t->e_slices > 1 ? "width" : n.s);
     ADD("%s            const int n = t0 + i + y < n_seen ? t0 + i + y : n_seen - 1;\n", pad);
     ADD("%s            kv[(i + y) * %d + c + x] =\n", pad, t->e_chunk);
-    ADD("%s                LD(v, v_at + n * v_t + j%s);\n%s        }\n", pad, factor(&j->in[2], ATT_E, " * v_e"), pad);
+    ADD("%s                LD(v, v_at + n * v_t + j%s);\n", pad, factor(&j->in[2], ATT_E, " * v_e"));
+    ADD("%s        }\n", pad);
 }
 
 /* ---- products ---- */
@@ -255,8 +260,8 @@ static void scores(text *b, const tiling *t)
             if (several) ADD("pp[(y * %d + %d) * %d + x + %d];\n", nb, c, t->row, i * SIDE);
             else ADD("0.0f;\n");
         }
-    if (ragged) ADD("                UNROLL_DEV(16)\n                for (int i = 0; i < nd; i++) {\n");
-    else ADD("                UNROLL_DEV(16)\n                for (int i = 0; i < %d; i++) {\n", t->d_chunk);
+    short_text n = ragged ? ein__name("nd") : ein__name("%d", t->d_chunk);
+    ADD("                UNROLL_DEV(%d)\n                for (int i = 0; i < %s; i++) {\n", t->unroll, n.s);
     for (int i = 0; i < na; i++)
         ADD("                    const float a%d = qq[(%si) * %d + x + %d];\n", i,
             t->resident ? "c0 + " : "", t->row, i * SIDE);
@@ -303,7 +308,7 @@ static void accumulate(text *b, const tiling *t, int h)
         for (int c = 0; c < nb; c++)
             ADD("            float c%d%d = P(o%d_%d%d) * w%d;\n", i, c, h, i, c, i);
     }
-    ADD("            UNROLL_DEV(16)\n            for (int i = 0; i < %d; i++) {\n", t->keys);
+    ADD("            UNROLL_DEV(%d)\n            for (int i = 0; i < %d; i++) {\n", t->unroll, t->keys);
     for (int i = 0; i < na; i++)
         ADD("                const float a%d = pp[i * %d + y * %d + %d];\n", i, t->row, na, i);
     for (int c = 0; c < nb; c++)
@@ -386,7 +391,8 @@ static void store(text *b, const job *j, const tiling *t)
                 int first = h * t->e_chunk + c * SIDE;
                 ADD("            ");
                 if (!exact) ADD("if (x + %d < %s) ", first, width.s);
-                ADD("ST(o, to + (x + %d)%s, P(o%d_%d%d)%s);\n", first, scaled, h, i, c, t->states ? "" : " * w");
+                ADD("ST(o, to + (x + %d)%s, P(o%d_%d%d)%s);\n", first, scaled, h, i, c,
+                    t->states ? "" : " * w");
             }
         ADD("        }\n");
     }

@@ -4,12 +4,13 @@
 #ifndef TESTS_HARNESS_CHECK_PROGRAM_H
 #define TESTS_HARNESS_CHECK_PROGRAM_H
 
-#include "core/plan/plan.h"
+#include "ein.h"
 #include "tests/harness/random_graph.h"
 
 typedef struct program_case {
     const char *machine;   /* "host:3" */
     const char *cache_dir; /* NULL: no cache */
+    bool cached;           /* the program must come out of the cache */
     const random_graph *graph;
     const char *plan;      /* as ein__plan_print prints it; NULL: the search's */
     bool counting;         /* check the byte tally too */

@@ -63,18 +63,18 @@ static const char *new_name(maker *m, const char *stem) { return ein__arena_prin
 
 static void *make_floats(maker *m, i64 n)
 {
-    bool coarse = dice_chance(&m->d, 25); /* ties, exact sums, zeros */
+    bool coarse = dice_chance(&m->values, 25); /* ties, exact sums, zeros */
     float *x = ein__arena_get(m->a, (size_t)n + 1, sizeof *x);
     for (i64 i = 0; x != NULL && i < n; i++)
-        x[i] = coarse ? (float)dice_range(&m->d, -4, 4) * 0.25f : (float)dice_real(&m->d);
+        x[i] = coarse ? (float)dice_range(&m->values, -4, 4) * 0.25f : (float)dice_real(&m->values);
     return x;
 }
 
 static ein_tensor remember(maker *m, ein_tensor t, const void *data)
 {
     if (t.id != 0) {
-        int leaf = m->g->g.values.items[t.id - 1].owner;
-        if (leaf < MAX_RANDOM_LEAVES) m->data[leaf] = data;
+        int i = m->g->g.values.items[t.id - 1].owner;
+        if (i < MAX_RANDOM_LEAVES) m->data[i] = data;
     }
     return t;
 }
@@ -82,7 +82,7 @@ static ein_tensor remember(maker *m, ein_tensor t, const void *data)
 static ein_tensor leaf_of(maker *m, ein_dtype dtype, shape s, const void *data)
 {
     int kind = dice_below(&m->d, 100);
-    if (kind < 45 || m->in_layer)
+    if (dtype == EIN_F32 && (kind < 45 || m->in_layer)) /* parameters of integers are not built */
         return remember(m, ein_parameter(m->g, new_name(m, "p"), dtype, s.rank, s.at), data);
     if (kind < 80) return remember(m, ein_input(m->g, new_name(m, "x"), dtype, s.rank, s.at), data);
     return ein_constant(m->g, dtype, s.rank, s.at, data);
@@ -220,7 +220,7 @@ static ein_status fill(maker *m, random_graph *out)
 
 ein_status random_graph_make(uint64_t seed, int ops, random_graph *out)
 {
-    maker m = {.d = dice_make(seed, 0), .a = &out->arena};
+    maker m = {.d = dice_make(seed, 0), .values = dice_make(seed, 1), .a = &out->arena};
     memset(out, 0, sizeof *out);
     TRY(ein_graph_create(&out->graph));
     m.g = out->graph;

@@ -71,7 +71,7 @@ static void attention_step(maker *m, layered *l)
 static void mix_step(maker *m, layered *l)
 {
     shape s = shape_of(m, l->x);
-    char equation[32] = "zc,", rest[16] = "c";
+    char equation[48] = "zc,", rest[16] = "c";
     for (int i = 1; i < s.rank; i++) rest[i] = (char)('d' + i);
     snprintf(equation + 3, sizeof equation - 3, "%s->z%s", rest, rest + 1);
     ein_tensor w = make_leaf(m, (shape){2, {s.at[0], s.at[0]}});

@@ -14,6 +14,7 @@ typedef struct pooled { ein_tensor t; bool used; } pooled;
 
 typedef struct maker {
     dice d;
+    dice values;        /* for leaves' data: like layers differ in nothing else */
     arena *a;
     ein_graph *g;
     bool zeros, large;  /* extents may be 0; may reach 40 */

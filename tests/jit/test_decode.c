@@ -56,6 +56,7 @@ typedef struct session {
     ein_program *prefill, *decode;
     ein_state *state;
     ein_run *runs[2];
+    int32_t ids[2][BATCH * ROWS]; /* bound to the runs */
 } session;
 
 static void open_session(session *s, const char *machine)
@@ -94,7 +95,7 @@ static void close_session(session *s)
 /* Rows at .. at + n of every sequence of the batch through one of the runs. */
 static ein_status run_rows(session *s, int which, int at, int n, float *logits)
 {
-    int32_t ids[BATCH * ROWS];
+    int32_t *ids = s->ids[which];
     ein_run *r = s->runs[which];
     for (int b = 0; b < BATCH; b++)
         for (int i = 0; i < n; i++) ids[b * n + i] = s->whole.ids[b * ROWS + (at + i) % ROWS];
@@ -178,11 +179,10 @@ static void steps_compile_nothing(void **state)
     good_rows(&s, 0, 0, PROMPT, logits);
     for (int i = PROMPT; i < PROMPT + 5; i++) good_rows(&s, 1, i, 1, logits);
     assert_int_equal(counts[0] + counts[1], 0);
-    ein_program_free(s.decode);
-    ein_compile_options o = {.size = sizeof o, .weights = s.w, .state = s.state};
-    s.decode = NULL;
     ein_run_free(s.runs[1]);
+    ein_program_free(s.decode);
     s.runs[1] = NULL;
+    ein_compile_options o = {.size = sizeof o, .weights = s.w, .state = s.state};
     s.decode = compile_program(s.c, s.graphs[1], &o); /* from the cache */
     assert_int_equal(counts[0] + counts[1], 0);
     close_session(&s);
