@@ -24,6 +24,7 @@ typedef struct compilation {
     const ein_compile_options *o;
     error *e;
     const relation **fixed; /* per canonical leaf; NULL: free */
+    bool apart;             /* tensors of one leaf lie differently: the layers cannot be one loop */
     text key;
 } compilation;
 
@@ -64,8 +65,7 @@ static ein_status fix_leaf(compilation *k, int index, const tensor_list *store)
         if (ein__relation_numel(&t->layout) != ein__value_numel(&k->p->graph, l->value))
             return ein__fail(k->e, EIN_SHAPE, "'%s' is placed with %lld elements, the graph has %lld", name,
                              (long long)ein__relation_numel(&t->layout), (long long)ein__value_numel(&k->p->graph, l->value));
-        if (k->fixed[index] != NULL && !ein__relation_equal(k->fixed[index], &t->layout))
-            return ein__fail(k->e, EIN_NO_PLAN, "'%s' is placed otherwise than the same tensor of another layer", name);
+        if (k->fixed[index] != NULL && !ein__relation_equal(k->fixed[index], &t->layout)) k->apart = true;
         k->fixed[index] = &t->layout;
     }
     return EIN_OK;
@@ -80,6 +80,19 @@ static ein_status find_fixed(compilation *k)
         if (g->leaves.items[i].kind == LEAF_STATE && k->o->state != NULL) TRY(fix_leaf(k, i, &k->o->state->tensors));
     }
     return EIN_OK;
+}
+
+static ein_status use_form(compilation *k, const graph *user, bool rolled)
+{
+    graph *g = &k->p->graph;
+    ein__arena_free(&g->arena);
+    *g = (graph){0};
+    TRY(rolled ? ein__canonicalize(user, g, k->e) : ein__canonicalize_flat(user, g, k->e));
+    TRY(own_strings(k->p));
+    TRY(ein__graph_check(g, k->e));
+    if (k->o->weights != NULL) TRY(ein__weights_check(k->p, k->o->weights, k->e));
+    k->apart = false;
+    return find_fixed(k);
 }
 
 /* ---- key ---------------------------------------------------------------------------------------------- */
@@ -268,11 +281,8 @@ static ein_status compile(compilation *k, const graph *user)
     if (user->outputs.n == 0) return ein__fail(k->e, EIN_INVALID, "the graph has no output");
     TRY(copy_names(p, user));
     TRY(ein__graph_check(user, k->e));
-    TRY(ein__canonicalize(user, &p->graph, k->e));
-    TRY(own_strings(p));
-    TRY(ein__graph_check(&p->graph, k->e));
-    if (k->o->weights != NULL) TRY(ein__weights_check(p, k->o->weights, k->e));
-    TRY(find_fixed(k));
+    TRY(use_form(k, user, true));
+    if (k->apart) TRY(use_form(k, user, false));
     TRY(make_key(k));
     TRY(make_program(k));
     fill_stats(p);

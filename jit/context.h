@@ -45,6 +45,7 @@ struct ein_state {
     arena arena;
     tensor_list tensors;
     atomic_int busy;
+    bool undefined; /* after a run that did not end well; of whoever has it busy */
 };
 
 struct ein_program {
@@ -62,6 +63,20 @@ struct ein_program {
     text plan_text, explain_text, source_text, print_text;
 };
 
+struct ein_run {
+    ein_program *p;
+    arena arena;
+    error error;
+    execution x;
+    leaf_pieces *leaves;   /* the program's, with the bound state's addresses */
+    const void **inputs;   /* per canonical leaf */
+    void **outputs;
+    i64 *scalars;
+    bool *scalar_bound;
+    ein_state *state;
+    bool started;
+};
+
 /* placed.c: tensors on devices. */
 placed_tensor *ein__tensor_find(const tensor_list *l, const char *name);
 /* Memory for all blocks of the layout; uploads t->data if there is any. */
@@ -76,6 +91,10 @@ ein_status ein__program_bind(ein_program *p, ein_weights *weights, error *e);
 
 /* kernels.c: compile and load. `objects` gets n_objects texts. */
 ein_status ein__kernels_compile(ein_program *p, text *objects, int *n_objects, error *e);
+
+/* run.c: the value behind the name of an input or output; fails as binding it would. */
+ein_status ein__run_input_value(ein_run *r, const char *name, value *out);
+ein_status ein__run_output_value(ein_run *r, const char *name, value *out);
 
 /* explain.c */
 void ein__explain(const ein_program *p, text *out);

@@ -16,7 +16,7 @@ static ein_status exchange_cost(void *user, arena *a, int n_states, const relati
     TRY(ein__exchange_direct(a, &p, &x, NULL));
     *seconds = ein__exchange_seconds(where, &x);
     *bytes = x.total_bytes;
-    return EIN_OK;
+    return *seconds < 0 ? EIN_NO_MEMORY : EIN_OK;
 }
 
 /* Elements of a map's tensor that the box touches. */

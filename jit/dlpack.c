@@ -16,9 +16,20 @@ struct DLTensor {
 
 enum { DL_CPU = 1, DL_CUDA_HOST = 3, DL_INT = 0, DL_FLOAT = 2 };
 
+static ein_dtype tensor_dtype(const struct DLTensor *t)
+{
+    if (t->dtype.lanes != 1) return 0;
+    if (t->dtype.code == DL_FLOAT && t->dtype.bits == 32) return EIN_F32;
+    if (t->dtype.code == DL_INT && t->dtype.bits == 32) return EIN_I32;
+    return t->dtype.code == DL_INT && t->dtype.bits == 64 ? EIN_I64 : 0;
+}
+
+/* Of one element or none: the strides say nothing. */
 static bool row_major(const struct DLTensor *t)
 {
     int64_t step = 1;
+    for (int i = 0; i < t->ndim; i++)
+        if (t->shape[i] == 0) return true;
     for (int i = t->ndim - 1; i >= 0; i--) {
         if (t->strides != NULL && t->shape[i] != 1 && t->strides[i] != step) return false;
         step *= t->shape[i];
@@ -26,31 +37,49 @@ static bool row_major(const struct DLTensor *t)
     return true;
 }
 
-/* Bytes of the tensor, or -1 if it cannot be taken. Extents come from outside: the product is guarded. */
-static int64_t tensor_bytes(const struct DLTensor *t)
+/* The tensor is what the graph declares. Extents from outside are compared before they are multiplied. */
+static ein_status check_tensor(ein_run *r, const char *name, const struct DLTensor *t, value v, size_t *bytes)
 {
-    bool known = (t->dtype.code == DL_FLOAT && t->dtype.bits == 32) || (t->dtype.code == DL_INT && t->dtype.bits == 32) ||
-                 (t->dtype.code == DL_INT && t->dtype.bits == 64);
-    if (!known || t->dtype.lanes != 1 || t->ndim < 0 || t->ndim > EIN_MAX_RANK || (t->ndim > 0 && t->shape == NULL)) return -1;
-    if (t->device.type != DL_CPU && t->device.type != DL_CUDA_HOST) return -1;
-    int64_t bytes = t->dtype.bits / 8;
-    for (int i = 0; i < t->ndim; i++) {
-        if (t->shape[i] < 0 || (t->shape[i] > 0 && bytes > INT64_MAX / 2 / t->shape[i])) return -1;
-        bytes *= t->shape[i];
-    }
-    return row_major(t) ? bytes : -1;
+    const value_info *info = &r->p->graph.values.items[v];
+    error *e = &r->error;
+    if (t->device.type != DL_CPU && t->device.type != DL_CUDA_HOST)
+        return ein__fail(e, EIN_INVALID, "'%s': the tensor lies on a device of type %d, not on the CPU", name,
+                         (int)t->device.type);
+    if (tensor_dtype(t) != info->dtype)
+        return ein__fail(e, EIN_DTYPE, "'%s': the tensor's type has code %d, %d bits, %d lanes; %s is declared", name,
+                         t->dtype.code, t->dtype.bits, t->dtype.lanes, ein__dtype_name(info->dtype));
+    if (t->ndim > 0 && t->shape == NULL) return ein__fail(e, EIN_INVALID, "'%s': the tensor has no shape", name);
+    if (t->ndim != info->rank)
+        return ein__fail(e, EIN_SHAPE, "'%s': the tensor has rank %d, %d is declared", name, (int)t->ndim, info->rank);
+    for (int i = 0; i < t->ndim; i++)
+        if (t->shape[i] != info->shape[i])
+            return ein__fail(e, EIN_SHAPE, "'%s': the tensor has extent %lld in dimension %d, %lld is declared", name,
+                             (long long)t->shape[i], i, (long long)info->shape[i]);
+    if (!row_major(t)) return ein__fail(e, EIN_SHAPE, "'%s': the tensor's strides are not row-major", name);
+    *bytes = (size_t)(ein__value_numel(&r->p->graph, v) * ein__dtype_bytes(info->dtype));
+    return EIN_OK;
 }
+
+static void *tensor_data(const struct DLTensor *t) { return t->data != NULL ? (char *)t->data + t->byte_offset : NULL; }
 
 ein_status ein_run_input_dlpack(ein_run *run, const char *name, const struct DLTensor *t)
 {
-    if (run == NULL || t == NULL) return EIN_INVALID;
-    int64_t bytes = tensor_bytes(t);
-    return bytes < 0 ? EIN_DTYPE : ein_run_input(run, name, (const char *)t->data + t->byte_offset, (size_t)bytes);
+    value v = 0;
+    size_t bytes = 0;
+    if (run == NULL) return EIN_INVALID;
+    TRY(ein__run_input_value(run, name, &v));
+    if (t == NULL) return ein__fail(&run->error, EIN_INVALID, "'%s': no tensor", name);
+    TRY(check_tensor(run, name, t, v, &bytes));
+    return ein_run_input(run, name, tensor_data(t), bytes);
 }
 
 ein_status ein_run_output_dlpack(ein_run *run, const char *name, struct DLTensor *t)
 {
-    if (run == NULL || t == NULL) return EIN_INVALID;
-    int64_t bytes = tensor_bytes(t);
-    return bytes < 0 ? EIN_DTYPE : ein_run_output(run, name, (char *)t->data + t->byte_offset, (size_t)bytes);
+    value v = 0;
+    size_t bytes = 0;
+    if (run == NULL) return EIN_INVALID;
+    TRY(ein__run_output_value(run, name, &v));
+    if (t == NULL) return ein__fail(&run->error, EIN_INVALID, "'%s': no tensor", name);
+    TRY(check_tensor(run, name, t, v, &bytes));
+    return ein_run_output(run, name, tensor_data(t), bytes);
 }

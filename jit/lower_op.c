@@ -100,7 +100,7 @@ static ein_status launch_all(op_work *k, job_mode mode, int stage, const target_
     job *j;
     NEW(k->w->scratch, j, 1);
     j->graph = k->w->g;
-    j->node = k->node;
+    j->node = &k->w->g->nodes.items[k->index]; /* families know the op, not the spec of its statistic */
     j->mode = mode;
     j->stage = stage;
     j->n_in = k->n_operands;
@@ -278,6 +278,15 @@ static bool cuts_any(const choice *c, uint32_t labels)
     return false;
 }
 
+/* A user's kernel writes states: where these are not the results, the merge finishes them, uncut or not. */
+static bool leaves_states(const node *n)
+{
+    const merge *m = n->spec.merge;
+    bool finishes = m != NULL && n->spec.n_states != n->spec.n_results;
+    for (int r = 0; m != NULL && r < n->spec.n_results; r++) finishes = finishes || m->finalize[r].n > 0;
+    return n->kind == OP_CUSTOM && finishes;
+}
+
 ein_status ein__lower_node(lowering *w, int node_index)
 {
     const node *n = &w->g->nodes.items[node_index];
@@ -294,5 +303,6 @@ ein_status ein__lower_node(lowering *w, int node_index)
         TRY(fetch_operand(k, o));
     }
     if (cuts_any(k->c, n->spec.two_step)) return lower_two_step(k);
-    return cuts_any(k->c, ein__spec_aggregated(&n->spec)) ? lower_pending(k) : lower_final(k);
+    bool pending = cuts_any(k->c, ein__spec_aggregated(&n->spec)) || leaves_states(n);
+    return pending ? lower_pending(k) : lower_final(k);
 }

@@ -245,6 +245,7 @@ ein_status ein_state_reset(ein_state *st)
     if (st == NULL) return EIN_INVALID;
     if (atomic_load(&st->busy)) return ein__fail(&st->context->error, EIN_INVALID, "a state in use by a run cannot be reset");
     for (int i = 0; i < st->tensors.n; i++) TRY(zero_tensor(st->context, st->tensors.items[i]));
+    st->undefined = false;
     return EIN_OK;
 }
 

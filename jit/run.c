@@ -5,20 +5,6 @@
 #include "core/base/alloc.h"
 #include "jit/context.h"
 
-struct ein_run {
-    ein_program *p;
-    arena arena;
-    error error;
-    execution x;
-    leaf_pieces *leaves;   /* the program's, with the bound state's addresses */
-    const void **inputs;   /* per canonical leaf */
-    void **outputs;
-    i64 *scalars;
-    bool *scalar_bound;
-    ein_state *state;
-    bool started;
-};
-
 /* ---- create, free ------------------------------------------------------------------------------------- */
 
 static bool has_states(const ein_program *p)
@@ -126,6 +112,22 @@ static ein_status find_output(ein_run *r, const char *name, int *out)
             return EIN_OK;
         }
     return ein__fail(&r->error, EIN_INVALID, "the program has no output '%s'", name != NULL ? name : "(null)");
+}
+
+ein_status ein__run_input_value(ein_run *r, const char *name, value *out)
+{
+    int i = 0;
+    TRY(find_input(r, name, &i));
+    *out = r->p->graph.leaves.items[i].value;
+    return EIN_OK;
+}
+
+ein_status ein__run_output_value(ein_run *r, const char *name, value *out)
+{
+    int i = 0;
+    TRY(find_output(r, name, &i));
+    *out = r->p->graph.outputs.items[i].value;
+    return EIN_OK;
 }
 
 /* An empty tensor may be bound to no memory; this stands for it. */
@@ -245,6 +247,22 @@ static ein_status ids_fit(ein_run *r)
     return EIN_OK;
 }
 
+static ein_status take_state(ein_run *r)
+{
+    int idle = 0;
+    if (!atomic_compare_exchange_strong(&r->state->busy, &idle, 1))
+        return ein__fail(&r->error, EIN_INVALID, "the state is in use by another run");
+    if (!r->state->undefined) return EIN_OK;
+    atomic_store(&r->state->busy, 0);
+    return ein__fail(&r->error, EIN_INVALID, "the state is undefined after a run that did not end; reset it");
+}
+
+static void give_state(ein_run *r, int stop)
+{
+    r->state->undefined = stop != 0;
+    atomic_store(&r->state->busy, 0);
+}
+
 ein_status ein_run_start(ein_run *r)
 {
     if (r == NULL) return EIN_INVALID;
@@ -252,9 +270,7 @@ ein_status ein_run_start(ein_run *r)
     TRY(all_bound(r));
     TRY(scalars_fit(r));
     TRY(ids_fit(r));
-    int idle = 0;
-    if (r->state != NULL && !atomic_compare_exchange_strong(&r->state->busy, &idle, 1))
-        return ein__fail(&r->error, EIN_INVALID, "the state is in use by another run");
+    if (r->state != NULL) TRY(take_state(r));
     atomic_store(&r->x.stop, 0);
     ein__error_reset(&r->x.error);
     r->started = true;
@@ -268,8 +284,8 @@ ein_status ein_run_wait(ein_run *r)
     if (!r->started) return ein__fail(&r->error, EIN_INVALID, "the run is not started");
     r->p->context->target->api->wait(r->p->context->target, &r->x);
     r->started = false;
-    if (r->state != NULL) atomic_store(&r->state->busy, 0);
     int stop = atomic_load(&r->x.stop);
+    if (r->state != NULL) give_state(r, stop);
     if (stop == 2) return ein__fail(&r->error, r->x.error.status, "%s", r->x.error.line);
     return stop == 1 ? ein__fail(&r->error, EIN_CANCELLED, "the run was cancelled") : EIN_OK;
 }

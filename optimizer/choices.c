@@ -151,31 +151,37 @@ ein_status ein__choices(arena *a, const spec *s, const i64 *units, int n_devices
 
 /* ---- the choice behind a relation --------------------------------------------------------------------- */
 
+/* Where the labels end that points of the axis lie inside of, and how many elements each of them holds. */
+static int inner_labels(const index_map *m, int i, int end, const axis *x, i64 *inner)
+{
+    *inner = 1;
+    for (; end - 1 > i; end--) {
+        i64 more = *inner * m->terms[end - 1].extent;
+        bool whole = true;
+        for (int p = 0; p < x->n_parts; p++) whole = whole && (more == 0 || x->lo[p] % more == 0);
+        if (!whole) break;
+        *inner = more;
+    }
+    return end;
+}
+
 /* The cut whose parts are those of axis `x`, given that the labels of terms [i, end) make up its extent. */
 static ein_status cut_of_axis(arena *a, const index_map *m, int i, int end, const axis *x, cut *out,
                               bool *found)
 {
-    i64 inner = 1, *at;
-    int last = end;
+    i64 inner, *at;
+    int last = inner_labels(m, i, end, x, &inner);
     NEW(a, at, x->n_parts + 1);
-    *found = true;
-    for (; last - 1 > i; last--) { /* leave out the labels that no point lies inside of */
-        i64 more = inner * m->terms[last - 1].extent;
-        bool whole = true;
-        for (int p = 0; p < x->n_parts; p++) whole = whole && more != 0 && x->lo[p] % more == 0;
-        if (!whole) break;
-        inner = more;
+    *out = (cut){.n_parts = x->n_parts, .at = at, .labels = {m->terms[i].label}};
+    at[x->n_parts] = 1;
+    for (int k = i; k < last; k++) {
+        at[x->n_parts] *= m->terms[k].extent;
+        if (m->terms[k].extent == 1) continue;
+        *found = *found && out->n_labels < MAX_GROUP;
+        if (*found) out->labels[out->n_labels++] = m->terms[k].label;
     }
-    *out = (cut){.n_parts = x->n_parts, .at = at};
-    for (int p = 0; p < x->n_parts; p++) at[p] = x->lo[p] / inner;
-    at[x->n_parts] = x->extent / inner;
-    for (; i < last; i++) {
-        if (m->terms[i].extent == 1) continue;
-        if (out->n_labels == MAX_GROUP)
-            *found = false;
-        else
-            out->labels[out->n_labels++] = m->terms[i].label;
-    }
+    if (out->n_labels == 0) out->n_labels = 1; /* of extent 1: all parts but one are empty */
+    for (int p = 0; p < x->n_parts && inner > 0; p++) at[p] = x->lo[p] / inner;
     return EIN_OK;
 }
 
@@ -188,7 +194,7 @@ ein_status ein__choice_of(arena *a, const spec *s, const relation *r, int n_devi
     *found = true;
     *out = (choice){.n_tuples = r->n_blocks, .devices = r->devices};
     NEW(a, cuts, r->n_axes);
-    for (int k = 0; k < r->n_axes && *found; k++) {
+    for (int k = 0; k < r->n_axes && *found && r->n_blocks > 1; k++) {
         i64 extent = 1;
         int first = i;
         while (i < m->n && (i == first || extent < r->axes[k].extent || m->terms[i].extent == 1))

@@ -16,6 +16,7 @@ ein_status ein__choice_units(arena *a, const graph *g, int n_devices, label_unit
 ein_status ein__choices(arena *a, const spec *s, const i64 *units, int n_devices, choice_list *out);
 
 /* The choice without aggregated cuts whose result 0 lies as `r`; *found false if there is none. */
-ein_status ein__choice_of(arena *a, const spec *s, const relation *r, int n_devices, choice *out, bool *found);
+ein_status ein__choice_of(arena *a, const spec *s, const relation *r, int n_devices, choice *out,
+                          bool *found);
 
 #endif

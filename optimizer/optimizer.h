@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search for a plan. It knows ops by their specs, hardware as machine data, and time only through the cost
- * model that it is handed. */
+/* The search for a plan. It knows ops by their specs, hardware as machine data, and time only through the
+ * cost model that it is handed. */
 #ifndef OPTIMIZER_OPTIMIZER_H
 #define OPTIMIZER_OPTIMIZER_H
 
@@ -8,10 +8,10 @@
 
 typedef struct cost_model {
     void *user;
-    /* Seconds and remote bytes of moving a value. `states` lie in the index space of result `result`; merge NULL:
-     * one finished state. `used`: the states that the result needs (the others may be anything). Infinite
-     * seconds: the two factorizations have no common refinement; the search then goes by way of whole copies, as
-     * lowering does. `a` is scratch. */
+    /* Seconds and remote bytes of moving a value. `states` lie in the index space of result `result`; merge
+     * NULL: one finished state. `used`: the states that the result needs (the others may be anything).
+     * Infinite seconds: the two factorizations have no common refinement; the search then goes by way of
+     * whole copies, as lowering does. `a` is scratch. */
     ein_status (*exchange)(void *user, arena *a, int n_states, const relation *const *states, uint32_t used,
                            const merge *m, int result, ein_dtype dtype, const relation *to, double *seconds,
                            i64 *bytes);
@@ -24,7 +24,7 @@ typedef struct fixed_layouts { const relation *const *leaves; } fixed_layouts;
 
 /* A legal plan for every graph, on `a`. Deterministic: the same graph, machine and costs give the same plan.
  * Fails with EIN_NO_PLAN if a fixed state layout cannot be kept, EIN_NO_MEMORY. */
-ein_status ein__search(arena *a, const graph *g, const machine *m, const cost_model *c, const fixed_layouts *f,
-                       plan *out, error *e);
+ein_status ein__search(arena *a, const graph *g, const machine *m, const cost_model *c,
+                       const fixed_layouts *f, plan *out, error *e);
 
 #endif

@@ -281,6 +281,15 @@ static ein_status busiest(prices *p, const node *n, const choice *c, double *out
     return EIN_OK;
 }
 
+/* A user's kernel writes states: where these are not the results, the merge finishes them, uncut or not. */
+static bool leaves_states(const node *n)
+{
+    const merge *m = n->spec.merge;
+    bool finishes = m != NULL && n->spec.n_states != n->spec.n_results;
+    for (int r = 0; m != NULL && r < n->spec.n_results; r++) finishes = finishes || m->finalize[r].n > 0;
+    return n->kind == OP_CUSTOM && finishes;
+}
+
 static ein_status make_option(prices *p, const node *n, option *o)
 {
     const spec *s = &n->spec;
@@ -292,7 +301,7 @@ static ein_status make_option(prices *p, const node *n, option *o)
         TRY(ein__relation_need(p->a, s, k, c, &r));
         TRY(ein__pool_relation(&p->pool, &r, &o->needs[k]));
     }
-    bool parts = cuts_any(c, ein__spec_aggregated(s));
+    bool parts = cuts_any(c, ein__spec_aggregated(s)) || leaves_states(n);
     for (int k = 0; k < s->n_results; k++) {
         if (parts) {
             TRY(pending(p, s, k, c, &o->results[k]));

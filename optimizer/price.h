@@ -41,8 +41,9 @@ ein_status ein__price_options(prices *p, int node, const i64 *units, const relat
 /* From a placed value to a relation; infinite seconds: there is no way. */
 ein_status ein__price_move(prices *p, int placed, ein_dtype dtype, int to, move *out);
 /* The operand's need `relation` out of what is in `list`: nothing, or one exchange more in the list. */
-ein_status ein__price_fetch(prices *p, int node, int operand, const choice *c, int relation, int list, fetch *out);
-/* At least this has to be paid before anybody can read the value: 0, or the cheaper of two ways to finish it. */
+ein_status ein__price_fetch(prices *p, int node, int operand, const choice *c, int relation, int list,
+                            fetch *out);
+/* Least cost of finishing the value: 0, or the cheaper of two ways (whole everywhere, even parts). */
 ein_status ein__price_finish(prices *p, int list, ein_dtype dtype, double *seconds);
 /* The tensor in equal runs of elements, one per device (fewer if it is small). */
 ein_status ein__even_relation(arena *a, i64 numel, int n_devices, relation *out);

@@ -33,8 +33,8 @@ ein_status session_prepare(session *s, const char *plan, bool counting, prepared
 ein_status session_run(session *s, const prepared *p);
 void session_release(prepared *p);
 
-/* A plan without weights, for any machine, without the cache: `*context` and `*program` are to be freed in any
- * case. On failure `message` (256 bytes) says why. */
+/* A plan without weights, for any machine, without the cache. Free `*context` and `*program` in any case; on
+ * failure `message` says why. */
 ein_status session_plan(const workload *w, const char *machine, ein_context **context, ein_program **program,
                         char message[256]);
 

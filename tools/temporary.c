@@ -15,7 +15,7 @@ bool temporary_make(char *path, int room)
 {
     const char *folder = getenv("TMPDIR");
     if (folder == NULL || *folder == 0) folder = "/tmp";
-    if (snprintf(path, (size_t)room, "%s/ein-XXXXXX", folder) < room && mkdtemp(path) != NULL) return true;
+    if (snprintf(path, (size_t)room, "%s/ein-cache-XXXXXX", folder) < room && mkdtemp(path) != NULL) return true;
     complain(0, "no temporary folder in %s: %s", folder, strerror(errno));
     return false;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Canonical form.
  *
+ * 0. Permutes are absorbed into their readers' index maps (absorb.c).
  * 1. Depth-first from the ordered outputs: `seq` lists the live nodes, operands before users.
  * 2. Hoist: a value that two layers share (a mask) would sit inside the first layer and break its likeness to
  *    the others. A node is shared when two users of it look alike, take it in the same place, and one depends
@@ -12,6 +13,7 @@
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "core/graph/absorb.h"
 #include "core/graph/canonical_loop.h"
 
 /* ---- order -------------------------------------------------------------------------------------------- */
@@ -368,22 +370,27 @@ static ein_status emit(walk *w, const found_loop *loops, int n_loops, graph *out
     return emit_outputs(&m);
 }
 
-static ein_status canonicalize(walk *w, graph *out)
+static ein_status canonicalize(walk *w, bool roll, graph *out)
 {
-    found_loop *loops;
+    found_loop *loops = NULL;
     int n_loops = 0;
     TRY(order_nodes(w));
     TRY(hoist(w));
-    TRY(ein__loops_find(w, &loops, &n_loops));
+    if (roll) TRY(ein__loops_find(w, &loops, &n_loops));
     return emit(w, loops, n_loops, out);
 }
 
-ein_status ein__canonicalize(const graph *g, graph *out, error *e)
+static ein_status with_scratch(const graph *g, bool roll, graph *out, error *e)
 {
     arena scratch = {NULL};
-    walk w = {.g = g, .a = &scratch};
-    ein_status s = canonicalize(&w, out);
+    graph absorbed;
+    walk w = {.g = &absorbed, .a = &scratch};
+    ein_status s = ein__absorb_permutes(&scratch, g, &absorbed);
+    if (s == EIN_OK) s = canonicalize(&w, roll, out);
     ein__arena_free(&scratch);
     if (s == EIN_NO_MEMORY) ein__fail(e, s, "out of memory while ordering the graph");
     return s;
 }
+
+ein_status ein__canonicalize(const graph *g, graph *out, error *e) { return with_scratch(g, true, out, e); }
+ein_status ein__canonicalize_flat(const graph *g, graph *out, error *e) { return with_scratch(g, false, out, e); }

@@ -9,5 +9,7 @@
 
 /* `out` is {0} before; owns its arena after (free it even on failure); borrows names and constants of `g`. */
 ein_status ein__canonicalize(const graph *g, graph *out, error *e);
+/* The same without loops: for layers whose weights do not lie alike. */
+ein_status ein__canonicalize_flat(const graph *g, graph *out, error *e);
 
 #endif

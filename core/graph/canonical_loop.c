@@ -135,17 +135,43 @@ static bool alike(const walk *w, int i, int p)
     return ein__hash_equal(w->signature[w->seq[i]], w->signature[w->seq[i + p]]);
 }
 
-/* Best loop inside seq[lo, hi); count 0: none. */
-static found_loop best_loop(const walk *w, int lo, int hi, leaf_role *roles, value *members)
+/* Where the search works: `tap` gives the first place from each on whose value is an output of the graph. */
+typedef struct finder { const walk *w; const int *tap; leaf_role *roles; value *members; } finder;
+
+static ein_status find_taps(walk *w, const int **out)
 {
+    int *tap;
+    NEW(w->a, tap, w->n + 1);
+    for (int i = 0; i <= w->n; i++) tap[i] = w->n;
+    for (int i = 0; i < w->g->outputs.n; i++) {
+        int at = place_of(w, w->g->outputs.items[i].value);
+        if (at >= 0) tap[at] = at;
+    }
+    for (int i = w->n - 1; i >= 0; i--)
+        if (tap[i + 1] < tap[i]) tap[i] = tap[i + 1];
+    *out = tap;
+    return EIN_OK;
+}
+
+/* Repetitions of seq[at, at + p) before `end`; the first that makes an output is the last. */
+static int count_from(const finder *f, int at, int p, int end)
+{
+    int count = (end - at) / p, until_tap = (f->tap[at] - at) / p + 1;
+    return count < until_tap ? count : until_tap;
+}
+
+/* Best loop inside seq[lo, hi); count 0: none. */
+static found_loop best_loop(const finder *x, int lo, int hi)
+{
+    const walk *w = x->w;
     found_loop best = {0, 0, 0};
     int saved = 0;
     for (int p = 1; 2 * p <= hi - lo; p++) {
         for (int a = lo, b; a + p < hi; a = b + 1) {
             for (b = a; b + p < hi && alike(w, b, p); b++) {}
             for (int at = a; b - at >= p && at < a + p; at++) {
-                found_loop f = {at, p, (b + p - at) / p};
-                if ((f.count - 1) * p <= saved || !is_loop(w, &f, roles, members)) continue;
+                found_loop f = {at, p, count_from(x, at, p, b + p)};
+                if ((f.count - 1) * p <= saved || !is_loop(w, &f, x->roles, x->members)) continue;
                 best = f;
                 saved = (f.count - 1) * p;
             }
@@ -154,22 +180,22 @@ static found_loop best_loop(const walk *w, int lo, int hi, leaf_role *roles, val
     return best;
 }
 
-static void find_in(const walk *w, int lo, int hi, leaf_role *roles, value *members, found_loop *out, int *n)
+static void find_in(const finder *x, int lo, int hi, found_loop *out, int *n)
 {
-    found_loop f = best_loop(w, lo, hi, roles, members);
+    found_loop f = best_loop(x, lo, hi);
     if (f.count == 0) return;
-    find_in(w, lo, f.lo, roles, members, out, n);
+    find_in(x, lo, f.lo, out, n);
     out[(*n)++] = f;
-    find_in(w, f.lo + f.period * f.count, hi, roles, members, out, n);
+    find_in(x, f.lo + f.period * f.count, hi, out, n);
 }
 
 ein_status ein__loops_find(walk *w, found_loop **out, int *n)
 {
-    leaf_role *roles;
-    value *members;
+    finder x = {.w = w};
     NEW(w->a, *out, w->n / 2 + 1);
-    NEW(w->a, roles, w->g->leaves.n);
-    NEW(w->a, members, w->n + 1);
-    find_in(w, 0, w->n, roles, members, *out, n);
+    NEW(w->a, x.roles, w->g->leaves.n);
+    NEW(w->a, x.members, w->n + 1);
+    TRY(find_taps(w, &x.tap));
+    find_in(&x, 0, w->n, *out, n);
     return EIN_OK;
 }

@@ -37,7 +37,7 @@ static void print_list(const value *v, int n, text *out)
 /* What an elementwise node computes, in the operands' names of the spec. */
 static void print_body(const node *n, text *out)
 {
-    char names[MAX_CALL_OPERANDS][4];
+    char names[MAX_CALL_OPERANDS][16];
     const char *args[MAX_CALL_OPERANDS];
     for (int i = 0; i < MAX_CALL_OPERANDS; i++) {
         snprintf(names[i], sizeof names[i], "x%d", i);

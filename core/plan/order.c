@@ -23,7 +23,7 @@ typedef struct tracker {
     struct { int n, room; struct state_cell { int leaf, device, block, cell; } *items; } states;
     struct { int n, room; event *items; } events;
     struct { int n, room; dependence *items; } found;
-    int iteration[64]; /* per loop */
+    int *iteration;   /* per loop */
     int **overlaps, *n_overlaps; /* per cell */
 } tracker;
 
@@ -190,8 +190,7 @@ static ein_status all_cells(tracker *t)
 ein_status ein__program_order(arena *a, const program *p, event_order *out, error *e)
 {
     tracker t = {.a = a, .p = p, .e = e};
-    if (p->n_loops > (int)(sizeof t.iteration / sizeof *t.iteration))
-        return ein__fail(e, EIN_UNSUPPORTED, "program: %d loops; at most 64", p->n_loops);
+    NEW(a, t.iteration, p->n_loops);
     TRY(all_cells(&t));
     for (int r = 0; r < p->n_regions; r++) {
         const region *x = &p->devices[0].regions[r];

@@ -4,7 +4,8 @@
  *
  *     scores      p[key][query] = k q       thread (y, x): keys y.., queries x, x + 16, ..
  *     softmax     new maxima, p = exp(p - maximum), sums; queries side by side
- *     values      o = o shrink + p v        thread (y, x): queries y.., columns x, x + 16, ..
+ *     values      o = o shrink + p v        thread (y, x): queries y.., columns x, x + 16, ..; few queries
+ *                                           are done group by group, and groups of no query left out
  *
  * Queries are rows (group, position), so that heads that share keys share their loads. In shared memory q and
  * p have the query as minor index, k and v lie as they come: every inner loop then reads one operand side by
@@ -28,6 +29,10 @@ typedef struct tiling {
     int row;                       /* row length of q and p in shared memory: queries + 1 */
     bool resident;                 /* all chunks of q stay in shared memory */
     int unroll;                    /* of loops around phases and of the hot ones, on the device */
+    int p_side;                    /* threads along the queries of p; the others along keys */
+    int o_side;                    /* threads along the columns of o; the others along queries */
+    int o_rows, o_columns;         /* of o per thread */
+    bool split;                    /* a thread's queries are one of each group */
     bool causal, states;
 } tiling;
 
@@ -52,9 +57,15 @@ static void tile(const job *j, tiling *t)
     int size = t->d_chunk * t->d_chunks;
     t->resident = size <= 256;
     t->queries = rows_of(j) <= 16 ? 16 : rows_of(j) <= 32 || size > 64 || t->e_width > 128 ? 32 : 64;
+    if (rows_of(j) <= 8 && t->e_chunk % 32 == 0) t->queries = 8;
     t->keys = t->queries == 64 || (t->queries == 32 && t->resident && size > 128) ? 32 : 64;
     t->row = t->queries + 1;
-    t->unroll = t->queries == 16 ? 4 : 8;
+    t->unroll = t->queries <= 16 ? 4 : 8;
+    t->p_side = t->queries < SIDE ? t->queries : SIDE;
+    t->split = t->queries <= 16 && t->e_chunk % 32 == 0;
+    t->o_side = t->split ? t->e_chunk : SIDE;
+    t->o_rows = t->queries * t->o_side / THREADS;
+    t->o_columns = t->e_chunk / t->o_side;
 }
 
 static bool fits_int(i64 n) { return n >= 1 && n <= INT32_MAX / 2; }
@@ -143,7 +154,7 @@ static void place_block(text *b, const job *j, const tiling *t)
 
 static void declare(text *b, const tiling *t)
 {
-    int rt = t->queries / SIDE, ct = t->e_chunk / SIDE;
+    int rt = t->o_rows, ct = t->o_columns;
     int kv = t->d_chunk + 1 > t->e_chunk ? t->d_chunk + 1 : t->e_chunk;
     ADD("    SHARED(float, qq, %d);\n", t->row * t->d_chunk * (t->resident ? t->d_chunks : 1));
     ADD("    SHARED(float, kv, %d);\n    SHARED(float, pp, %d);\n", t->keys * kv, t->keys * t->row);
@@ -238,54 +249,82 @@ static void load_values(text *b, const job *j, const tiling *t, int h)
 
 /* ---- products ---- */
 
+/* A hot loop of n turns with few sums would wait for each before the next: it is cut into parts that are done
+ * side by side, each with sums of its own. The names of part z end in suffix z. */
+static int parts_of(int sums, int n)
+{
+    int parts = sums >= 8 ? 1 : sums >= 4 ? 2 : 4;
+    return n % parts == 0 ? parts : 1;
+}
+
+static const char *const suffix[4] = {"", "u", "v", "w"};
+
 /* "c00 = k_fma(a0, b0, c00);" for all pairs: straight-line, which is what keeps them in vector registers. */
-static void multiply(text *b, const char *pad, int n_a, int n_b)
+static void multiply(text *b, const char *pad, int n_a, int n_b, const char *z)
 {
     for (int i = 0; i < n_a; i++) {
         ADD("%s", pad);
         for (int c = 0; c < n_b; c++)
-            ADD("%sc%d%d = k_fma(a%d, b%d, c%d%d);", c > 0 ? " " : "", i, c, i, c, i, c);
+            ADD("%sc%d%d%s = k_fma(a%d%s, b%d%s, c%d%d%s);", c > 0 ? " " : "", i, c, z, i, z, c, z, i, c, z);
         ADD("\n");
     }
 }
 
+/* The sums of all parts but the first, from 0, and at the end added to it: "(c00 + c00u)". */
+static void start_parts(text *b, const char *pad, int i, int c, int parts)
+{
+    for (int z = 1; z < parts; z++) ADD("%sfloat c%d%d%s = 0.0f;\n", pad, i, c, suffix[z]);
+}
+
+static void add_parts(text *b, int i, int c, int parts)
+{
+    for (int z = 0; z < parts; z++) ADD("%sc%d%d%s", z > 0 ? " + " : "", i, c, suffix[z]);
+    ADD(";\n");
+}
+
 static void scores(text *b, const tiling *t)
 {
-    int na = t->queries / SIDE, nb = t->keys / SIDE;
-    bool several = t->d_chunks > 1, ragged = t->d % t->d_chunk != 0;
-    ADD("            PHASE2(y, %d, x, %d) {\n", SIDE, SIDE);
+    int na = t->queries / t->p_side, nb = t->keys * t->p_side / THREADS;
+    int parts = t->d % t->d_chunk != 0 ? 1 : parts_of(na * nb, t->d_chunk);
+    const char *pad = "                ", *inner = "                    ";
+    ADD("            PHASE2(y, %d, x, %d) {\n", THREADS / t->p_side, t->p_side);
     for (int i = 0; i < na; i++)
         for (int c = 0; c < nb; c++) {
-            ADD("                float c%d%d = ", i, c);
-            if (several) ADD("pp[(y * %d + %d) * %d + x + %d];\n", nb, c, t->row, i * SIDE);
+            ADD("%sfloat c%d%d = ", pad, i, c);
+            if (t->d_chunks > 1) ADD("pp[(y * %d + %d) * %d + x + %d];\n", nb, c, t->row, i * t->p_side);
             else ADD("0.0f;\n");
+            start_parts(b, pad, i, c, parts);
         }
-    short_text n = ragged ? ein__name("nd") : ein__name("%d", t->d_chunk);
-    ADD("                UNROLL_DEV(%d)\n                for (int i = 0; i < %s; i++) {\n", t->unroll, n.s);
-    for (int i = 0; i < na; i++)
-        ADD("                    const float a%d = qq[(%si) * %d + x + %d];\n", i,
-            t->resident ? "c0 + " : "", t->row, i * SIDE);
-    for (int c = 0; c < nb; c++)
-        ADD("                    const float b%d = kv[(y * %d + %d) * %d + i];\n", c, nb, c,
-            t->d_chunk + 1);
-    multiply(b, "                    ", na, nb);
-    ADD("                }\n");
-    for (int i = 0; i < na; i++)
+    short_text n = t->d % t->d_chunk != 0 ? ein__name("nd") : ein__name("%d", t->d_chunk / parts);
+    ADD("%sUNROLL_DEV(%d)\n%sfor (int i = 0; i < %s; i++) {\n", pad, t->unroll, pad, n.s);
+    for (int z = 0; z < parts; z++) {
+        int first = z * t->d_chunk / parts;
+        for (int i = 0; i < na; i++)
+            ADD("%sconst float a%d%s = qq[(%s%d + i) * %d + x + %d];\n", inner, i, suffix[z],
+                t->resident ? "c0 + " : "", first, t->row, i * t->p_side);
         for (int c = 0; c < nb; c++)
-            ADD("                pp[(y * %d + %d) * %d + x + %d] = c%d%d;\n", nb, c, t->row, i * SIDE,
-                i, c);
+            ADD("%sconst float b%d%s = kv[(y * %d + %d) * %d + %d + i];\n", inner, c, suffix[z], nb, c,
+                t->d_chunk + 1, first);
+        multiply(b, inner, na, nb, suffix[z]);
+    }
+    ADD("%s}\n", pad);
+    for (int i = 0; i < na; i++)
+        for (int c = 0; c < nb; c++) {
+            ADD("%spp[(y * %d + %d) * %d + x + %d] = ", pad, nb, c, t->row, i * t->p_side);
+            add_parts(b, i, c, parts);
+        }
     ADD("            }\n");
 }
 
 /* All chunks of the head size. */
 static void all_scores(text *b, const job *j, const tiling *t)
 {
-    int nb = t->keys / SIDE;
+    int nb = t->keys * t->p_side / THREADS;
     if (t->d_chunks > 1) {
-        ADD("        STEP2(y, %d, x, %d) {\n", SIDE, SIDE);
-        for (int i = 0; i < t->queries / SIDE; i++)
+        ADD("        STEP2(y, %d, x, %d) {\n", THREADS / t->p_side, t->p_side);
+        for (int i = 0; i < t->queries / t->p_side; i++)
             for (int c = 0; c < nb; c++)
-                ADD("            pp[(y * %d + %d) * %d + x + %d] = 0.0f;\n", nb, c, t->row, i * SIDE);
+                ADD("            pp[(y * %d + %d) * %d + x + %d] = 0.0f;\n", nb, c, t->row, i * t->p_side);
         ADD("        }\n");
     }
     ADD("        for (int c0 = 0; c0 < %d; c0 += %d) {\n", t->d_chunk * t->d_chunks, t->d_chunk);
@@ -299,67 +338,103 @@ static void all_scores(text *b, const job *j, const tiling *t)
     ADD("        }\n");
 }
 
+/* The query of a thread's row i. */
+static short_text query_of(const tiling *t, int i)
+{
+    return t->split ? ein__name("(y + %d)", i * (THREADS / t->o_side))
+                    : ein__name("(y * %d + %d)", t->o_rows, i);
+}
+
+/* Rows [first, first + n) of every thread; the body's a0 is the first of them. */
+static void accumulate_rows(text *b, const tiling *t, int h, int first, int n)
+{
+    int parts = parts_of(n * t->o_columns, t->keys);
+    const char *pad = "            ", *inner = "                ";
+    ADD("        STEP2(y, %d, x, %d) {\n", THREADS / t->o_side, t->o_side);
+    for (int i = 0; i < n; i++) {
+        ADD("%sconst float w%d = shrink[%s];\n", pad, i, query_of(t, first + i).s);
+        for (int c = 0; c < t->o_columns; c++) {
+            ADD("%sfloat c%d%d = P(o%d_%d%d) * w%d;\n", pad, i, c, h, first + i, c, i);
+            start_parts(b, pad, i, c, parts);
+        }
+    }
+    ADD("%sUNROLL_DEV(%d)\n%sfor (int i = 0; i < %d; i++) {\n", pad, t->unroll, pad, t->keys / parts);
+    for (int z = 0; z < parts; z++) {
+        int key = z * t->keys / parts;
+        for (int i = 0; i < n; i++)
+            ADD("%sconst float a%d%s = pp[(i + %d) * %d + %s];\n", inner, i, suffix[z], key, t->row,
+                query_of(t, first + i).s);
+        for (int c = 0; c < t->o_columns; c++)
+            ADD("%sconst float b%d%s = kv[(i + %d) * %d + x + %d];\n", inner, c, suffix[z], key, t->e_chunk,
+                c * t->o_side);
+        multiply(b, inner, n, t->o_columns, suffix[z]);
+    }
+    ADD("%s}\n", pad);
+    for (int i = 0; i < n; i++)
+        for (int c = 0; c < t->o_columns; c++) {
+            ADD("%sP(o%d_%d%d) = ", pad, h, first + i, c);
+            add_parts(b, i, c, parts);
+        }
+    ADD("        }\n");
+}
+
 static void accumulate(text *b, const tiling *t, int h)
 {
-    int na = t->queries / SIDE, nb = t->e_chunk / SIDE;
-    ADD("        PHASE2(y, %d, x, %d) {\n", SIDE, SIDE);
-    for (int i = 0; i < na; i++) {
-        ADD("            const float w%d = shrink[y * %d + %d];\n", i, na, i);
-        for (int c = 0; c < nb; c++)
-            ADD("            float c%d%d = P(o%d_%d%d) * w%d;\n", i, c, h, i, c, i);
+    if (!t->split) accumulate_rows(b, t, h, 0, t->o_rows);
+    for (int i = 0; i < t->o_rows && t->split; i++) {
+        if (i > 0) ADD("        if (live > %d)\n", i * (THREADS / t->o_side));
+        accumulate_rows(b, t, h, i, 1);
     }
-    ADD("            UNROLL_DEV(%d)\n            for (int i = 0; i < %d; i++) {\n", t->unroll, t->keys);
-    for (int i = 0; i < na; i++)
-        ADD("                const float a%d = pp[i * %d + y * %d + %d];\n", i, t->row, na, i);
-    for (int c = 0; c < nb; c++)
-        ADD("                const float b%d = kv[i * %d + x + %d];\n", c, t->e_chunk, c * SIDE);
-    multiply(b, "                ", na, nb);
-    ADD("            }\n");
-    for (int i = 0; i < na; i++)
-        for (int c = 0; c < nb; c++) ADD("            P(o%d_%d%d) = c%d%d;\n", h, i, c, i, c);
-    ADD("        }\n");
+    ADD("        SYNC;\n");
 }
 
 /* ---- softmax ---- */
 
-/* "k_max(k_max(f0, f1), f2)" or "f0 + f1 + f2" of n terms. */
-static void fold(text *b, bool max, const char *format, int n, int stride)
+/* f0 = the largest, or the sum, of f0 .. f<n-1>; n is a power of two. A plain select, not k_max: a NaN need
+ * not come through here, for its exponential is one. */
+static void join(text *b, bool largest, int n)
 {
-    for (int i = 1; i < n && max; i++) ADD("k_max(");
-    for (int i = 0; i < n; i++) {
-        ADD("%s%s", i == 0 ? "" : max ? ", " : " + ", format);
-        ADD(stride > 0 ? "[%d + tid]" : "%d", stride > 0 ? i * stride : i);
-        if (max && i > 0) ADD(")");
-    }
+    for (int by = 1; by < n; by *= 2)
+        for (int i = 0; i < n; i += 2 * by) {
+            if (largest) ADD("            f%d = f%d > f%d ? f%d : f%d;\n", i, i, i + by, i, i + by);
+            else ADD("            f%d = f%d + f%d;\n", i, i, i + by);
+        }
 }
 
-/* Each thread takes some keys of one query. */
+/* The parts of a row of partial results. */
+static void load_parts(text *b, const tiling *t, int n)
+{
+    for (int i = 0; i < n; i++) ADD("            float f%d = part[%d + tid];\n", i, i * t->queries);
+}
+
+/* p = -inf where hidden, and the maxima; then p = exp(p - maximum), and the sums. Each thread takes some keys
+ * of one query. */
 static void softmax(text *b, const tiling *t)
 {
     int parts = THREADS / t->queries, keys = t->keys / parts;
-    ADD("        PHASE2(y, %d, x, %d) {\n", parts, t->queries);
-    ADD("            const int n = sees[x] - t0 - y * %d;\n", keys);
-    for (int i = 0; i < keys; i++)
-        ADD("            const float f%d = n > %d ? pp[(y * %d + %d) * %d + x] : -K_INF;\n", i, i, keys, i,
-            t->row);
-    for (int i = 0; i < keys; i++)
-        ADD("            pp[(y * %d + %d) * %d + x] = f%d;\n", keys, i, t->row, i);
-    ADD("            part[y * %d + x] = ", t->queries);
-    fold(b, true, "f", keys, 0);
-    ADD(";\n        }\n        PHASE_N(%d) {\n            const float before = top[tid];\n", t->queries);
-    ADD("            const float now = k_max(before, ");
-    fold(b, true, "part", parts, t->queries);
-    ADD(");\n            shrink[tid] = k_exp(before - now);\n            top[tid] = now;\n        }\n");
-    ADD("        PHASE2(y, %d, x, %d) {\n            const float now = top[x];\n", parts, t->queries);
-    for (int i = 0; i < keys; i++)
-        ADD("            const float f%d = k_exp(pp[(y * %d + %d) * %d + x] - now);\n", i, keys, i, t->row);
-    for (int i = 0; i < keys; i++)
-        ADD("            pp[(y * %d + %d) * %d + x] = f%d;\n", keys, i, t->row, i);
-    ADD("            part[y * %d + x] = ", t->queries);
-    fold(b, false, "f", keys, 0);
-    ADD(";\n        }\n        STEP_N(%d) { P(sum) = k_fma(P(sum), shrink[tid], ", t->queries);
-    fold(b, false, "part", parts, t->queries);
-    ADD("); }\n");
+    for (int exponential = 0; exponential < 2; exponential++) {
+        ADD("        PHASE2(y, %d, x, %d) {\n", parts, t->queries);
+        if (exponential) ADD("            const float now = top[x];\n");
+        else ADD("            const int n = sees[x] - t0 - y * %d;\n", keys);
+        for (int i = 0; i < keys; i++) {
+            ADD("            const float p%d = pp[(y * %d + %d) * %d + x];\n", i, keys, i, t->row);
+            if (exponential) ADD("            float f%d = k_exp(p%d - now);\n", i, i);
+            else ADD("            float f%d = n > %d ? p%d : -K_INF;\n", i, i, i);
+        }
+        for (int i = 0; i < keys; i++)
+            ADD("            pp[(y * %d + %d) * %d + x] = f%d;\n", keys, i, t->row, i);
+        join(b, !exponential, keys);
+        ADD("            part[y * %d + x] = f0;\n        }\n", t->queries);
+        ADD("        %s_N(%d) {\n", exponential ? "STEP" : "PHASE", t->queries);
+        load_parts(b, t, parts);
+        join(b, !exponential, parts);
+        if (exponential)
+            ADD("            P(sum) = k_fma(P(sum), shrink[tid], f0);\n        }\n");
+        else
+            ADD("            const float before = top[tid], now = before > f0 ? before : f0;\n"
+                "            shrink[tid] = k_exp(before - now);\n"
+                "            top[tid] = now;\n        }\n");
+    }
 }
 
 /* ---- the end ---- */
@@ -376,19 +451,19 @@ static void store_rows(text *b, const tiling *t)
 
 static void store(text *b, const job *j, const tiling *t)
 {
-    int na = t->queries / SIDE, nb = t->e_chunk / SIDE;
     bool exact = t->e_slices == 1 && t->e_chunk * t->e_chunks == t->e_width;
     short_text width = t->e_slices > 1 ? ein__name("width") : ein__name("%d", t->e_width);
     const char *scaled = factor(&j->out[j->n_out - 1], ATT_E, " * o_e");
     store_rows(b, t);
-    ADD("    STEP2(y, %d, x, %d) {\n", SIDE, SIDE);
-    for (int i = 0; i < na; i++) {
-        ADD("        if (y * %d + %d < live) {\n", na, i);
-        if (!t->states) ADD("            const float w = shrink[y * %d + %d];\n", na, i);
-        ADD("            const i64 to = o_at[y * %d + %d];\n", na, i);
+    ADD("    STEP2(y, %d, x, %d) {\n", THREADS / t->o_side, t->o_side);
+    for (int i = 0; i < t->o_rows; i++) {
+        short_text row = query_of(t, i);
+        ADD("        if (%s < live) {\n", row.s);
+        if (!t->states) ADD("            const float w = shrink[%s];\n", row.s);
+        ADD("            const i64 to = o_at[%s];\n", row.s);
         for (int h = 0; h < t->e_chunks; h++)
-            for (int c = 0; c < nb; c++) {
-                int first = h * t->e_chunk + c * SIDE;
+            for (int c = 0; c < t->o_columns; c++) {
+                int first = h * t->e_chunk + c * t->o_side;
                 ADD("            ");
                 if (!exact) ADD("if (x + %d < %s) ", first, width.s);
                 ADD("ST(o, to + (x + %d)%s, P(o%d_%d%d)%s);\n", first, scaled, h, i, c,

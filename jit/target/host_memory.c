@@ -9,17 +9,26 @@
 #include "jit/target/host.h"
 
 enum { PAGE = 4096 };
+static const i64 MOST_ADDRESSES = (i64)1 << 46; /* half of what a process has on the usual 64-bit machines */
 
-static i64 round_page(i64 bytes) { return bytes <= 0 ? PAGE : (bytes + PAGE - 1) / PAGE * PAGE; }
+static i64 round_page(i64 bytes)
+{
+    if (bytes > MOST_ADDRESSES) return MOST_ADDRESSES + PAGE; /* more than any device has */
+    return bytes <= 0 ? PAGE : (bytes + PAGE - 1) / PAGE * PAGE;
+}
 
 ein_status ein__host_memory_init(host_memory *m, const machine *machine, error *e)
 {
     memset(m, 0, sizeof *m);
     m->n_devices = machine->n_devices;
     for (int d = 0; d < m->n_devices; d++) {
-        m->capacity[d] = (i64)machine->devices[d].memory_bytes;
+        double bytes = machine->devices[d].memory_bytes;
+        m->capacity[d] = bytes < (double)MOST_ADDRESSES ? (i64)bytes : MOST_ADDRESSES;
         if (round_page(m->capacity[d]) > m->stride) m->stride = round_page(m->capacity[d]);
     }
+    if (m->stride > MOST_ADDRESSES / m->n_devices)
+        return ein__fail(e, EIN_NO_MEMORY, "host: %d devices of %lld bytes are more than can be addressed", m->n_devices,
+                         (long long)m->stride);
     m->base = mmap(NULL, (size_t)(m->stride * m->n_devices), PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (m->base == MAP_FAILED) {
@@ -64,9 +73,10 @@ static ein_status alloc_locked(host_memory *m, int d, i64 bytes, void **out, err
     if (at + want > m->capacity[d])
         return ein__fail(e, EIN_NO_DEVICE_MEMORY, "device %d: %lld bytes wanted, %lld of %lld are taken", d,
                          (long long)bytes, (long long)m->used[d], (long long)m->capacity[d]);
+    if (insert_range(m, d, i, (host_range){at, want}) != EIN_OK)
+        return ein__fail(e, EIN_NO_MEMORY, "out of memory for the list of device %d's memory", d);
     *out = m->base + d * m->stride + at;
-    ein_status s = insert_range(m, d, i, (host_range){at, want});
-    return s == EIN_OK ? s : ein__fail(e, s, "out of memory for the list of device %d's memory", d);
+    return EIN_OK;
 }
 
 ein_status ein__host_alloc(host_memory *m, int device, i64 bytes, void **out, error *e)

@@ -8,7 +8,7 @@ enum { MAX_RESULTS_HERE = 16, ROOM = 64 };
 typedef struct trial {
     session s;
     int n_inputs, n_results;
-    char inputs[MAX_RESULTS_HERE][8];
+    char inputs[MAX_RESULTS_HERE][16];
     int64_t input_numel[MAX_RESULTS_HERE], numel[MAX_RESULTS_HERE];
     float results[MAX_RESULTS_HERE][ROOM];
 } trial;
@@ -31,7 +31,7 @@ static ein_tensor ramp(trial *t, int rank, const int64_t *shape)
 
 static void result(trial *t, ein_tensor y)
 {
-    char name[8];
+    char name[16];
     int64_t shape[EIN_MAX_RANK];
     int i = t->n_results++;
     if (y.id == 0) fail_msg("result %d: %s", i, ein_graph_error(t->s.g));
@@ -44,7 +44,7 @@ static void result(trial *t, ein_tensor y)
 static void run(trial *t)
 {
     float x[ROOM];
-    char name[8];
+    char name[16];
     for (int i = 0; i < ROOM; i++) x[i] = (float)(i + 1);
     session_start(&t->s);
     for (int i = 0; i < t->n_inputs; i++)
@@ -228,11 +228,11 @@ static void ids_and_states(void **state)
     }
 }
 
-/* An input that no output needs may still be bound. */
+/* What no output needs is not part of the program: it need not be there. */
 static void unused_leaves(void **state)
 {
     session s;
-    float x[2] = {1, 2}, y[2];
+    float x[2] = {1, 2}, y[2], z[2];
     (void)state;
     session_open(&s, "host:2");
     ein_tensor used = INPUT(s.g, "used", 2);
@@ -245,8 +245,9 @@ static void unused_leaves(void **state)
     session_start(&s);
     assert_int_equal(ein_run_input(s.r, "used", x, sizeof x), EIN_OK);
     assert_int_equal(ein_run_output(s.r, "y", y, sizeof y), EIN_OK);
-    float z[2];
     assert_int_equal(ein_run_output(s.r, "z", z, sizeof z), EIN_OK);
+    assert_int_equal(ein_run_input(s.r, "unused", x, 12), EIN_INVALID);
+    assert_string_equal(ein_run_error(s.r), "the program has no input 'unused'");
     session_once(&s);
     assert_near(y, (double[]){1, 2}, 2);
     assert_near(z, (double[]){1, 2}, 2);

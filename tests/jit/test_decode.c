@@ -98,7 +98,7 @@ static ein_status run_rows(session *s, int which, int at, int n, float *logits)
     int32_t *ids = s->ids[which];
     ein_run *r = s->runs[which];
     for (int b = 0; b < BATCH; b++)
-        for (int i = 0; i < n; i++) ids[b * n + i] = s->whole.ids[b * ROWS + (at + i) % ROWS];
+        for (int i = 0; i < n; i++) ids[b * n + i] = s->whole.ids[b * ROWS + (at + i + ROWS) % ROWS];
     assert_int_equal(ein_run_input(r, "ids", ids, (size_t)(BATCH * n) * sizeof *ids), EIN_OK);
     assert_int_equal(ein_run_output(r, "logits", logits, (size_t)(BATCH * n * VOCABULARY) * sizeof *logits), EIN_OK);
     assert_int_equal(ein_run_scalar(r, "position", at), EIN_OK);

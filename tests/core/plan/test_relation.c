@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Relations against brute force: ops of random graphs, cut at random; every point of their label space is
+ * asked which tuple it belongs to, and every element that it touches must lie where the relations say. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/graph/canonical.h"
+#include "tests/harness/random.h"
+#include "tests/harness/random_graph.h"
+#include "tests/harness/random_plan.h"
+
+enum { GRAPHS = 120, MOST_POINTS = 30000, MOST_BOXES = 64 };
+
+/* ---- by definition ------------------------------------------------------------------------------------ */
+
+typedef struct point {
+    i64 at[MAX_LABELS];
+} point;
+
+static i64 count_points(const spec *s)
+{
+    i64 n = 1;
+    for (int l = 0; l < s->n_labels; l++) n *= s->labels[l].extent;
+    return n;
+}
+
+static point nth_point(const spec *s, i64 n)
+{
+    point p = {{0}};
+    for (int l = s->n_labels - 1; l >= 0; l--) {
+        p.at[l] = n % s->labels[l].extent;
+        n /= s->labels[l].extent;
+    }
+    return p;
+}
+
+/* The part that holds a number; empty parts hold none. */
+static int part_of(const i64 *lo, const i64 *hi, int n, i64 x)
+{
+    for (int i = 0; i < n; i++)
+        if (lo[i] <= x && x < hi[i]) return i;
+    return -1;
+}
+
+static int tuple_of(const spec *s, const choice *c, const point *p, bool aggregated, int *partial)
+{
+    int tuple = 0;
+    *partial = 0;
+    for (int i = 0; i < c->n_cuts; i++) {
+        const cut *k = &c->cuts[i];
+        i64 x = 0;
+        for (int j = 0; j < k->n_labels; j++) x = x * s->labels[k->labels[j]].extent + p->at[k->labels[j]];
+        int part = part_of(k->at, k->at + 1, k->n_parts, x);
+        tuple = tuple * k->n_parts + part;
+        if (aggregated && ein__spec_role(s, k->labels[0]) == ROLE_AGGREGATED)
+            *partial = *partial * k->n_parts + part;
+    }
+    return tuple;
+}
+
+/* Elements [*lo, *hi) of the term that the point reads. */
+static void term_reads(const term *t, const point *p, i64 *lo, i64 *hi)
+{
+    *lo = t->kind == TERM_ALL ? 0 : t->kind == TERM_FIXED ? t->offset : p->at[t->label] + t->offset;
+    *hi = t->kind == TERM_ALL ? t->extent : *lo + 1;
+    if (*lo < 0 || *hi > t->extent) *lo = *hi = 0;
+}
+
+/* The element that the point reads; -1: none, or more than one. */
+static i64 element_of(const index_map *m, const point *p)
+{
+    i64 element = 0;
+    for (int i = 0; i < m->n; i++) {
+        i64 lo, hi;
+        term_reads(&m->terms[i], p, &lo, &hi);
+        if (hi != lo + 1) return -1;
+        element = element * m->terms[i].extent + lo;
+    }
+    return element;
+}
+
+/* Where an element is stored in a block; -1: it is not. */
+static i64 offset_in(const relation *r, int block, i64 element)
+{
+    i64 at[MAX_AXES], offset = 0;
+    for (int i = r->n_axes - 1; i >= 0; i--) {
+        at[i] = element % r->axes[i].extent;
+        element /= r->axes[i].extent;
+    }
+    for (int i = 0; i < r->n_axes; i++) {
+        const axis *x = &r->axes[i];
+        int part = ein__block_part(r, block, i);
+        if (at[i] < x->lo[part] || at[i] >= x->hi[part]) return -1;
+        if (!x->broadcast) offset = offset * (x->hi[part] - x->lo[part]) + at[i] - x->lo[part];
+    }
+    return offset;
+}
+
+/* ---- one op under one choice -------------------------------------------------------------------------- */
+
+static bool in_box(const spec *s, const label_box *b, const point *p)
+{
+    bool inside = true;
+    for (int l = 0; l < s->n_labels; l++)
+        inside = inside && p->at[l] >= b->lo[l] && p->at[l] < b->lo[l] + b->len[l];
+    return inside;
+}
+
+/* Boxes of the tuples are disjoint and make up the label space, each point in its own tuple's. */
+static void check_boxes(const spec *s, const choice *c)
+{
+    i64 volume = 0, points = count_points(s);
+    label_box boxes[MOST_BOXES];
+    for (int t = 0; t < c->n_tuples; t++) {
+        int n = ein__tuple_boxes(s, c, t, MOST_BOXES, boxes);
+        assert_in_range(n, 1, MOST_BOXES);
+        for (int b = 0; b < n; b++) {
+            i64 v = 1;
+            for (int l = 0; l < s->n_labels; l++) v *= boxes[b].len[l];
+            volume += v;
+        }
+    }
+    assert_int_equal(volume, points);
+    for (i64 i = 0; i < points; i++) {
+        point p = nth_point(s, i);
+        int partial, in = 0, t = tuple_of(s, c, &p, false, &partial);
+        int n = ein__tuple_boxes(s, c, t, MOST_BOXES, boxes);
+        for (int b = 0; b < n; b++) in += in_box(s, &boxes[b], &p);
+        assert_int_equal(in, 1);
+    }
+}
+
+/* A box's point is where the view says. */
+static void check_view(const relation *r, int block, const index_map *m, const label_box *box, const point *p,
+                       i64 expected)
+{
+    i64 offset, stride[MAX_LABELS];
+    assert_true(ein__block_view(r, block, m, box, &offset, stride));
+    for (int l = 0; l < MAX_LABELS; l++) offset += (p->at[l] - box->lo[l]) * stride[l];
+    assert_int_equal(offset, expected);
+}
+
+static void check_point_view(const spec *s, const choice *c, int tuple, const relation *r, int block,
+                             const index_map *m, const point *p, i64 expected)
+{
+    label_box boxes[MOST_BOXES];
+    int n = ein__tuple_boxes(s, c, tuple, MOST_BOXES, boxes);
+    for (int b = 0; b < n; b++)
+        if (in_box(s, &boxes[b], p)) check_view(r, block, m, &boxes[b], p, expected);
+}
+
+static void check_need(arena *a, const spec *s, const choice *c, int o)
+{
+    const index_map *m = &s->operands[o];
+    relation r;
+    assert_int_equal(ein__relation_need(a, s, o, c, &r), EIN_OK);
+    assert_int_equal(ein__relation_numel(&r), ein__map_numel(m));
+    for (i64 i = 0; i < count_points(s); i++) {
+        point p = nth_point(s, i);
+        int partial, t = tuple_of(s, c, &p, false, &partial), block = ein__tuple_block(m, c, t);
+        i64 element = element_of(m, &p);
+        assert_in_range(block, 0, r.n_blocks - 1);
+        assert_int_equal(c->devices[t] & ~r.devices[block], 0);
+        if (element < 0) continue;
+        i64 offset = offset_in(&r, block, element);
+        assert_in_range(offset, 0, ein__block_numel(&r, block) - 1);
+        check_point_view(s, c, t, &r, block, m, &p, offset);
+    }
+}
+
+/* Nothing is needed that no tuple reads: plain maps' blocks hold exactly the elements that are touched. */
+static void check_need_is_least(arena *a, const spec *s, const choice *c, int o)
+{
+    const index_map *m = &s->operands[o];
+    relation r;
+    uint32_t seen = 0;
+    for (int i = 0; i < m->n; i++) {
+        if (m->terms[i].kind == TERM_ALL || (m->terms[i].label >= 0 && (seen >> m->terms[i].label & 1) != 0))
+            return;
+        if (m->terms[i].label >= 0) seen |= 1u << m->terms[i].label;
+    }
+    assert_int_equal(ein__relation_need(a, s, o, c, &r), EIN_OK);
+    i64 numel = ein__map_numel(m), stored = 0, touched = 0;
+    bool *mark = ein__arena_get(a, (size_t)numel * (size_t)r.n_blocks, 1);
+    assert_non_null(mark);
+    for (i64 i = 0; i < count_points(s); i++) {
+        point p = nth_point(s, i);
+        int partial, t = tuple_of(s, c, &p, false, &partial);
+        i64 element = element_of(m, &p), at = ein__tuple_block(m, c, t) * numel + element;
+        if (element < 0 || mark[at]) continue;
+        mark[at] = true;
+        touched++;
+    }
+    for (int b = 0; b < r.n_blocks; b++) stored += ein__block_numel(&r, b);
+    if (count_points(s) > 0) assert_int_equal(stored, touched);
+}
+
+static bool fits(const index_map *m, const index_map *outer)
+{
+    bool in = true;
+    for (int i = 0; i < m->n; i++) in = in && ein__map_has(outer, m->terms[i].label);
+    return in;
+}
+
+static void check_state(arena *a, const spec *s, const choice *c, int k, int result)
+{
+    const index_map *m = &s->states[k];
+    relation r;
+    if (!fits(m, &s->results[result])) return;
+    assert_int_equal(ein__relation_state(a, s, k, result, c, &r), EIN_OK);
+    for (i64 i = 0; i < count_points(s); i++) {
+        point p = nth_point(s, i);
+        int partial, t = tuple_of(s, c, &p, true, &partial), block = ein__tuple_block(m, c, t);
+        assert_int_equal(ein__tuple_partial(s, c, t), partial);
+        assert_in_range(partial, 0, r.n_partials - 1);
+        assert_in_range(block, 0, r.n_blocks - 1);
+        assert_int_equal(c->devices[t] & ~r.devices[block * r.n_partials + partial], 0);
+        i64 offset = offset_in(&r, block, element_of(&s->results[result], &p));
+        assert_in_range(offset, 0, ein__block_numel(&r, block) - 1);
+        check_point_view(s, c, t, &r, block, &s->results[result], &p, offset);
+    }
+}
+
+static void check_finished(arena *a, const spec *s, const choice *c, int result, int n_devices)
+{
+    const index_map *m = &s->results[result];
+    relation r;
+    error e = {0};
+    assert_int_equal(ein__relation_finished(a, s, result, c, &r), EIN_OK);
+    if (ein__relation_check(&r, ein__map_numel(m), n_devices, &e) != EIN_OK) fail_msg("%s", e.line);
+    for (i64 i = 0; i < count_points(s); i++) {
+        point p = nth_point(s, i);
+        int partial, t = tuple_of(s, c, &p, false, &partial), block = ein__tuple_block(m, c, t);
+        i64 offset = offset_in(&r, block, element_of(m, &p));
+        assert_int_equal(c->devices[t] & ~r.devices[block], 0);
+        assert_in_range(offset, 0, ein__block_numel(&r, block) - 1);
+        check_point_view(s, c, t, &r, block, m, &p, offset);
+    }
+}
+
+static void check_op(arena *a, const spec *s, const choice *c, int n_devices)
+{
+    if (count_points(s) > MOST_POINTS) return;
+    check_boxes(s, c);
+    for (int o = 0; o < s->n_operands; o++) {
+        check_need(a, s, c, o);
+        check_need_is_least(a, s, c, o);
+    }
+    for (int r = 0; r < s->n_results; r++) {
+        for (int k = 0; k < s->n_states; k++) check_state(a, s, c, k, r);
+        check_finished(a, s, c, r, n_devices);
+    }
+}
+
+static void test_random_ops(void **state)
+{
+    (void)state;
+    int checked = 0;
+    for (int seed = 0; seed < GRAPHS; seed++) {
+        random_graph r;
+        graph g = {.arena = {NULL}};
+        arena a = {NULL};
+        plan p;
+        int n_devices = seed % 6 + 1;
+        assert_int_equal(random_graph_make((uint64_t)seed, 6, &r), EIN_OK);
+        assert_int_equal(ein__canonicalize(&r.graph->g, &g, NULL), EIN_OK);
+        assert_int_equal(random_plan_make(&a, &g, (uint64_t)seed, n_devices, NULL, &p), EIN_OK);
+        for (int i = 0; i < g.nodes.n; i++) {
+            if (ein__node_is_view(&g.nodes.items[i])) continue;
+            check_op(&a, &g.nodes.items[i].spec, &p.nodes[i], n_devices);
+            checked += p.nodes[i].n_cuts > 0;
+        }
+        ein__arena_free(&a);
+        ein__arena_free(&g.arena);
+        random_graph_free(&r);
+    }
+    assert_true(checked > GRAPHS);
+}
+
+/* ---- relations by themselves -------------------------------------------------------------------------- */
+
+static relation random_relation(arena *a, dice *d)
+{
+    relation r = {.n_axes = dice_range(d, 0, 4), .n_blocks = 1, .n_partials = 1};
+    for (int i = 0; i < r.n_axes; i++) {
+        int n = dice_chance(d, 50) ? 1 : dice_range(d, 1, 3);
+        i64 *at = ein__arena_get(a, (size_t)n + 1, sizeof *at), extent = dice_range(d, 1, 7);
+        assert_non_null(at);
+        at[n] = extent;
+        for (int k = 1; k < n; k++) at[k] = dice_range(d, (int)at[k - 1], (int)extent);
+        r.axes[i] = (axis){.extent = extent, .n_parts = n, .lo = at, .hi = at + 1};
+        r.n_blocks *= n;
+    }
+    devset *where = ein__arena_get(a, (size_t)r.n_blocks, sizeof *where);
+    assert_non_null(where);
+    for (int b = 0; b < r.n_blocks; b++) where[b] = (devset)dice_range(d, 1, 15);
+    r.devices = where;
+    return r;
+}
+
+/* The canonical form stores every element at the same place of the same block, and is canonical. */
+static void test_canonical(void **state)
+{
+    (void)state;
+    dice d = dice_make(7, 0);
+    for (int round = 0; round < 500; round++) {
+        arena a = {NULL};
+        relation r = random_relation(&a, &d), c, again;
+        assert_int_equal(ein__relation_copy(&a, &r, &c), EIN_OK);
+        assert_true(ein__relation_equal(&r, &c));
+        assert_int_equal(ein__relation_canonical(&a, &c), EIN_OK);
+        assert_int_equal(ein__relation_numel(&c), ein__relation_numel(&r));
+        assert_int_equal(ein__relation_check(&c, ein__relation_numel(&r), 4, NULL), EIN_OK);
+        assert_int_equal(c.n_blocks, r.n_blocks);
+        for (int b = 0; b < r.n_blocks; b++) {
+            assert_int_equal(ein__block_numel(&c, b), ein__block_numel(&r, b));
+            for (i64 i = 0; i < ein__relation_numel(&r); i++)
+                assert_int_equal(offset_in(&c, b, i), offset_in(&r, b, i));
+        }
+        again = c;
+        assert_int_equal(ein__relation_canonical(&a, &again), EIN_OK);
+        assert_true(ein__relation_equal(&c, &again));
+        ein__arena_free(&a);
+    }
+}
+
+static void test_key_is_equality(void **state)
+{
+    (void)state;
+    dice d = dice_make(8, 0);
+    arena a = {NULL};
+    relation r[60];
+    text key[60] = {{0}};
+    int equal = 0;
+    for (int i = 0; i < 60; i++) {
+        r[i] = i % 3 == 2 ? r[i - 1] : random_relation(&a, &d);
+        ein__relation_key(&r[i], &key[i]);
+        assert_int_equal(ein__text_status(&key[i]), EIN_OK);
+        for (int k = 0; k < i; k++) {
+            bool same = key[i].n == key[k].n && memcmp(key[i].bytes, key[k].bytes, key[i].n) == 0;
+            assert_int_equal(same, ein__relation_equal(&r[i], &r[k]));
+            equal += same;
+        }
+    }
+    assert_in_range(equal, 20, 60 * 59 / 4);
+    for (int i = 0; i < 60; i++) ein__text_free(&key[i]);
+    ein__arena_free(&a);
+}
+
+static void refuse_relation(relation r, i64 numel, const char *line)
+{
+    error e = {0};
+    assert_int_equal(ein__relation_check(&r, numel, 4, &e), EIN_NO_PLAN);
+    if (strstr(e.line, line) == NULL) fail_msg("\"%s\" does not say \"%s\"", e.line, line);
+}
+
+static void test_wrong_relations(void **state)
+{
+    (void)state;
+    const i64 lo[] = {0, 3}, hi[] = {3, 8}, gap[] = {0, 4}, past[] = {3, 9};
+    const devset on[] = {1, 2}, nowhere[] = {1, 0}, beyond[] = {1, 16};
+    relation good = {.n_axes = 1, .n_blocks = 2, .n_partials = 1, .devices = on}, r;
+    good.axes[0] = (axis){.extent = 8, .n_parts = 2, .lo = lo, .hi = hi};
+    assert_int_equal(ein__relation_check(&good, 8, 4, NULL), EIN_OK);
+    refuse_relation(good, 9, "axes hold 8 elements, the tensor 9");
+    r = good;
+    r.axes[0].lo = gap;
+    refuse_relation(r, 8, "part 1 [4, 8) of axis 0 leaves a gap or overlaps");
+    r = good;
+    r.axes[0].hi = past;
+    refuse_relation(r, 8, "part 1 [3, 9)");
+    r = good;
+    r.axes[0].extent = 9;
+    refuse_relation(r, 9, "axis 0 of extent 9 is not covered");
+    r = good;
+    r.n_blocks = 1;
+    refuse_relation(r, 8, "1 blocks, its axes make 2");
+    r = good;
+    r.devices = nowhere;
+    refuse_relation(r, 8, "block 1 lies on devices 0 of 4");
+    r.devices = beyond;
+    refuse_relation(r, 8, "block 1 lies on devices 0x10 of 4");
+}
+
+static void test_printing(void **state)
+{
+    (void)state;
+    const i64 lo[] = {0, 3}, hi[] = {3, 8}, zero = 0, four = 4;
+    const devset on[] = {DEV(0) | DEV(2), DEV(1)}, host = DEV(HOST);
+    text t = {0};
+    relation r = {.n_axes = 2, .n_blocks = 2, .n_partials = 1, .devices = on};
+    r.axes[0] = (axis){.extent = 4, .n_parts = 1, .lo = &zero, .hi = &four};
+    r.axes[1] = (axis){.extent = 8, .n_parts = 2, .lo = lo, .hi = hi};
+    ein__relation_print(&r, &t);
+    ein__text_add(&t, "; ");
+    ein__relation_print(&(relation){.n_blocks = 1, .n_partials = 1, .devices = &host}, &t);
+    assert_string_equal(ein__text_get(&t), "[4 | 8: 0-3 3-8] on 0,2 1; [] on host");
+    ein__text_free(&t);
+}
+
+/* ---- choices that are not legal ----------------------------------------------------------------------- */
+
+static void refuse_choice(const spec *s, choice c, const char *line)
+{
+    error e = {0};
+    assert_int_equal(ein__choice_check(s, &c, 2, &e), EIN_NO_PLAN);
+    if (strstr(e.line, line) == NULL) fail_msg("\"%s\" does not say \"%s\"", e.line, line);
+}
+
+static choice one_cut(const cut *k, const devset *devices)
+{
+    return (choice){.n_cuts = 1, .cuts = k, .n_tuples = k->n_parts, .devices = devices};
+}
+
+static void test_wrong_choices(void **state)
+{
+    (void)state;
+    ein_graph *g;
+    const devset on[] = {1, 2, 1, 2}, beyond[] = {1, 4};
+    const i64 half[] = {0, 4, 8}, falls[] = {0, 9, 8}, odd[] = {0, 3, 8}, less[] = {0, 4, 7},
+              group[] = {0, 20, 48};
+    assert_int_equal(ein_graph_create(&g), EIN_OK);
+    ein_tensor x = ein_parameter(g, "x", EIN_F32, 3, (const int64_t[]){6, 8, 4});
+    ein_tensor w = ein_parameter(g, "w", EIN_F32, 2, (const int64_t[]){8, 4});
+    assert_int_not_equal(ein_linear(g, x, w, (ein_tensor){0}).id, 0);
+    spec s = g->g.nodes.items[0].spec; /* labels d0=6, d1=8, n=8, k=4 */
+    cut n = {1, {2}, 2, half}, k = {1, {2}, 2, falls};
+    assert_int_equal(ein__choice_check(&s, &(choice){1, &n, 2, on}, 2, NULL), EIN_OK);
+    refuse_choice(&s, one_cut(&k, on), "cut of n: points 9, 8 fall");
+    k.at = less;
+    refuse_choice(&s, one_cut(&k, on), "cut of n does not cover 0 .. 8");
+    refuse_choice(&s, one_cut(&n, beyond), "tuple 1 lies on devices 0x4 of 2");
+    refuse_choice(&s, (choice){1, &n, 3, on}, "3 tuples placed, the cuts make 2");
+    refuse_choice(&s, (choice){2, (cut[]){n, n}, 4, on}, "label n is cut twice");
+    refuse_choice(&s, one_cut(&(cut){1, {9}, 2, half}, on), "cut 0 names label 9 of 4");
+    refuse_choice(&s, one_cut(&(cut){0, {0}, 2, half}, on), "cut 0 names 0 labels");
+    refuse_choice(&s, one_cut(&(cut){2, {0, 2}, 2, group}, on), "labels d0.. are not neighbours");
+    assert_int_equal(ein__choice_check(&s, &(choice){1, &(cut){2, {0, 1}, 2, group}, 2, on}, 2, NULL),
+                     EIN_OK);
+    s.labels[2].granule = 4;
+    k.at = odd;
+    refuse_choice(&s, one_cut(&k, on), "cut of n at 3 is no multiple of its granule 4");
+    s.labels[2].whole = true;
+    refuse_choice(&s, one_cut(&n, on), "label n cannot be cut");
+    ein_graph_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_ops),      cmocka_unit_test(test_canonical),
+        cmocka_unit_test(test_key_is_equality), cmocka_unit_test(test_wrong_relations),
+        cmocka_unit_test(test_printing),        cmocka_unit_test(test_wrong_choices),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A cost model for the tests of the search: exchanges as the exchange module prices them, blocks by a
+ * roofline. */
+#ifndef TESTS_OPTIMIZER_COSTS_H
+#define TESTS_OPTIMIZER_COSTS_H
+
+#include <math.h>
+
+#include "exchange/exchange.h"
+#include "optimizer/optimizer.h"
+
+typedef struct test_costs {
+    arena arena;
+    machine machine;
+    const routes *routes;
+    cost_model model;
+} test_costs;
+
+static inline ein_status test_exchange(void *user, arena *a, int n_states, const relation *const *states,
+                                       uint32_t used, const merge *m, int result, ein_dtype dtype,
+                                       const relation *to, double *seconds, i64 *bytes)
+{
+    const test_costs *k = user;
+    exchange x;
+    exchange_problem p = {.n_states = n_states,
+                          .used = used,
+                          .merge = m,
+                          .result = result,
+                          .dtype = dtype,
+                          .n_devices = k->machine.n_devices,
+                          .to = to};
+    for (int i = 0; i < n_states; i++) p.states[i] = states[i];
+    TRY(ein__exchange_direct(a, &p, &x, NULL));
+    *seconds = x.incompatible ? INFINITY : ein__routes_seconds(k->routes, &x);
+    *bytes = x.total_bytes;
+    return EIN_OK;
+}
+
+static inline double test_elements(const index_map *m, const label_box *box)
+{
+    double n = 1;
+    for (int i = 0; i < m->n; i++) {
+        const term *t = &m->terms[i];
+        n *= t->kind == TERM_FIXED ? 1 : t->kind == TERM_ALL ? (double)t->extent : (double)box->len[t->label];
+    }
+    return n;
+}
+
+static inline double test_compute(void *user, const node *n, const label_box *boxes, int n_boxes)
+{
+    const machine *m = &((const test_costs *)user)->machine;
+    double flops = 0, elements = 0;
+    for (int b = 0; b < n_boxes; b++) {
+        double points = 1;
+        for (int l = 0; l < n->spec.n_labels; l++)
+            if (n->kind != OP_APPEND || l != n->append_t) points *= (double)boxes[b].len[l];
+        flops += points * n->spec.flops;
+        elements += n->kind == OP_APPEND ? 2 * points : test_elements(&n->spec.results[0], &boxes[b]);
+        for (int o = 0; o < n->spec.n_operands && n->kind != OP_APPEND; o++)
+            elements += test_elements(&n->spec.operands[o], &boxes[b]);
+    }
+    return fmax(m->launch_floor, fmax(flops / (m->matrix_efficiency * m->devices[0].flops_f32),
+                                      4 * elements / m->devices[0].memory_bandwidth));
+}
+
+static inline void test_costs_make(test_costs *k, const char *machine_name)
+{
+    error e = {0};
+    *k = (test_costs){.model = {k, test_exchange, test_compute}};
+    if (ein__machine_parse(&k->arena, machine_name, &k->machine, &e) != EIN_OK) fail_msg("%s", e.line);
+    assert_int_equal(ein__routes_make(&k->arena, &k->machine, &k->routes), EIN_OK);
+}
+
+static inline void test_costs_free(test_costs *k) { ein__arena_free(&k->arena); }
+
+#endif
