@@ -145,7 +145,8 @@ static ein_status make_plan(compilation *k)
                              k->c->machine.n_devices);
     } else {
         double start = ein__now_ms();
-        cost_model costs = ein__cost_model(&k->c->machine);
+        cost_model costs;
+        TRY(ein__cost_model(&p->arena, &k->c->machine, &costs));
         fixed_layouts fixed = {k->fixed};
         ein__progress(k->c, "search", 0);
         TRY(ein__search(&p->arena, &p->graph, &k->c->machine, &costs, &fixed, &p->plan, k->e));

@@ -1,22 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Time of a block: roofline, the larger of arithmetic at a fraction of peak and bytes at memory bandwidth, at least a
- * launch (units: seconds). Time of an exchange: exchange/cost.c. */
+ * launch (units: seconds). Time of an exchange: exchange/cost.c. All devices are priced as the slowest one. */
 #include "jit/costs.h"
 
+#include <math.h>
+
 #include "exchange/exchange.h"
+
+typedef struct prices {
+    const machine *machine;
+    const routes *routes;
+    double flops, bandwidth; /* per second, of the slowest device */
+} prices;
 
 static ein_status exchange_cost(void *user, arena *a, int n_states, const relation *const *states, uint32_t used,
                                 const merge *m, int result, ein_dtype dtype, const relation *to, double *seconds, i64 *bytes)
 {
-    const machine *where = user;
-    exchange_problem p = {.n_states = n_states, .used = used, .merge = m, .result = result, .dtype = dtype,
-                          .n_devices = where->n_devices, .to = to};
+    const prices *p = user;
+    exchange_problem problem = {.n_states = n_states, .used = used, .merge = m, .result = result, .dtype = dtype,
+                                .n_devices = p->machine->n_devices, .to = to};
     exchange x = {0};
-    for (int k = 0; k < n_states; k++) p.states[k] = states[k];
-    TRY(ein__exchange_direct(a, &p, &x, NULL));
-    *seconds = ein__exchange_seconds(where, &x);
+    for (int k = 0; k < n_states; k++) problem.states[k] = states[k];
+    TRY(ein__exchange_direct(a, &problem, &x, NULL));
+    *seconds = x.incompatible ? INFINITY : ein__routes_seconds(p->routes, &x);
     *bytes = x.total_bytes;
-    return *seconds < 0 ? EIN_NO_MEMORY : EIN_OK;
+    return EIN_OK;
 }
 
 /* Elements of a map's tensor that the box touches. */
@@ -31,25 +39,48 @@ static double box_elements(const index_map *m, const label_box *box)
     return n;
 }
 
-static double compute_cost(void *user, const node *n, const label_box *boxes, int n_boxes)
+static double box_volume(const spec *s, const label_box *box)
 {
-    const machine *where = user;
-    const machine_device *d = &where->devices[0];
-    double points = 0, elements = 0;
-    for (int b = 0; b < n_boxes; b++) {
-        double volume = 1;
-        for (int l = 0; l < n->spec.n_labels; l++) volume *= (double)boxes[b].len[l];
-        points += volume;
-        for (int o = 0; o < n->spec.n_operands; o++) elements += box_elements(&n->spec.operands[o], &boxes[b]);
-        for (int r = 0; r < n->spec.n_results; r++) elements += box_elements(&n->spec.results[r], &boxes[b]);
-    }
-    double flops = points * (n->spec.flops > 0 ? n->spec.flops : 1.0);
-    double arithmetic = flops / (where->matrix_efficiency * d->flops_f32), traffic = 4.0 * elements / d->memory_bandwidth;
-    double t = arithmetic > traffic ? arithmetic : traffic;
-    return t > where->launch_floor ? t : where->launch_floor;
+    double volume = 1;
+    for (int l = 0; l < s->n_labels; l++) volume *= (double)box->len[l];
+    return volume;
 }
 
-cost_model ein__cost_model(const machine *m)
+/* Floating-point operations and elements touched. A gather reads the rows it was asked for, not the table; an
+ * append touches the rows it writes, not the state. */
+static void box_work(const node *n, const label_box *box, double *flops, double *elements)
 {
-    return (cost_model){(void *)(uintptr_t)m, exchange_cost, compute_cost};
+    const spec *s = &n->spec;
+    if (n->kind == OP_GATHER || n->kind == OP_APPEND) {
+        double moved = n->kind == OP_GATHER ? box_elements(&s->results[0], box) : box_elements(&s->operands[1], box);
+        *flops += moved;
+        *elements += 2 * moved;
+        return;
+    }
+    *flops += box_volume(s, box) * (s->flops > 0 ? s->flops : 1.0);
+    for (int o = 0; o < s->n_operands; o++) *elements += box_elements(&s->operands[o], box);
+    for (int r = 0; r < s->n_results; r++) *elements += box_elements(&s->results[r], box);
+}
+
+static double compute_cost(void *user, const node *n, const label_box *boxes, int n_boxes)
+{
+    const prices *p = user;
+    double flops = 0, elements = 0;
+    for (int b = 0; b < n_boxes; b++) box_work(n, &boxes[b], &flops, &elements);
+    double arithmetic = flops / p->flops, traffic = 4.0 * elements / p->bandwidth;
+    return fmax(p->machine->launch_floor, fmax(arithmetic, traffic));
+}
+
+ein_status ein__cost_model(arena *a, const machine *m, cost_model *out)
+{
+    prices *p;
+    NEW(a, p, 1);
+    *p = (prices){.machine = m, .flops = INFINITY, .bandwidth = INFINITY};
+    TRY(ein__routes_make(a, m, &p->routes));
+    for (int d = 0; d < m->n_devices; d++) {
+        p->flops = fmin(p->flops, m->matrix_efficiency * m->devices[d].flops_f32);
+        p->bandwidth = fmin(p->bandwidth, m->devices[d].memory_bandwidth);
+    }
+    *out = (cost_model){p, exchange_cost, compute_cost};
+    return EIN_OK;
 }

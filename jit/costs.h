@@ -5,7 +5,7 @@
 
 #include "optimizer/optimizer.h"
 
-/* Borrows the machine. */
-cost_model ein__cost_model(const machine *m);
+/* On `a`; borrows the machine. */
+ein_status ein__cost_model(arena *a, const machine *m, cost_model *out);
 
 #endif

@@ -278,15 +278,6 @@ static bool cuts_any(const choice *c, uint32_t labels)
     return false;
 }
 
-/* A user's kernel writes states: where these are not the results, the merge finishes them, uncut or not. */
-static bool leaves_states(const node *n)
-{
-    const merge *m = n->spec.merge;
-    bool finishes = m != NULL && n->spec.n_states != n->spec.n_results;
-    for (int r = 0; m != NULL && r < n->spec.n_results; r++) finishes = finishes || m->finalize[r].n > 0;
-    return n->kind == OP_CUSTOM && finishes;
-}
-
 ein_status ein__lower_node(lowering *w, int node_index)
 {
     const node *n = &w->g->nodes.items[node_index];
@@ -303,6 +294,6 @@ ein_status ein__lower_node(lowering *w, int node_index)
         TRY(fetch_operand(k, o));
     }
     if (cuts_any(k->c, n->spec.two_step)) return lower_two_step(k);
-    bool pending = cuts_any(k->c, ein__spec_aggregated(&n->spec)) || leaves_states(n);
+    bool pending = cuts_any(k->c, ein__spec_aggregated(&n->spec)) || ein__node_leaves_states(n);
     return pending ? lower_pending(k) : lower_final(k);
 }

@@ -281,15 +281,6 @@ static ein_status busiest(prices *p, const node *n, const choice *c, double *out
     return EIN_OK;
 }
 
-/* A user's kernel writes states: where these are not the results, the merge finishes them, uncut or not. */
-static bool leaves_states(const node *n)
-{
-    const merge *m = n->spec.merge;
-    bool finishes = m != NULL && n->spec.n_states != n->spec.n_results;
-    for (int r = 0; m != NULL && r < n->spec.n_results; r++) finishes = finishes || m->finalize[r].n > 0;
-    return n->kind == OP_CUSTOM && finishes;
-}
-
 static ein_status make_option(prices *p, const node *n, option *o)
 {
     const spec *s = &n->spec;
@@ -301,7 +292,7 @@ static ein_status make_option(prices *p, const node *n, option *o)
         TRY(ein__relation_need(p->a, s, k, c, &r));
         TRY(ein__pool_relation(&p->pool, &r, &o->needs[k]));
     }
-    bool parts = cuts_any(c, ein__spec_aggregated(s)) || leaves_states(n);
+    bool parts = cuts_any(c, ein__spec_aggregated(s)) || ein__node_leaves_states(n);
     for (int k = 0; k < s->n_results; k++) {
         if (parts) {
             TRY(pending(p, s, k, c, &o->results[k]));
@@ -311,6 +302,14 @@ static ein_status make_option(prices *p, const node *n, option *o)
         TRY(ein__pool_finished(&p->pool, &r, &o->results[k]));
     }
     return cuts_any(c, s->two_step) && o->seconds >= 0 ? add_statistics(p, n, o) : EIN_OK;
+}
+
+/* A state is shared by programs, and not all of their appends can cut labels as one. */
+static bool cuts_groups(const choice *c)
+{
+    bool any = false;
+    for (int i = 0; i < c->n_cuts; i++) any = any || c->cuts[i].n_labels > 1;
+    return any;
 }
 
 static ein_status fixed_choice(prices *p, const node *n, const relation *fixed, choice_list *out, error *e)
@@ -337,7 +336,8 @@ ein_status ein__price_options(prices *p, int node_index, const i64 *units, const
     for (int i = 0; i < choices.n; i++) {
         option o = {.choice = choices.items[i]};
         TRY(make_option(p, n, &o));
-        if (o.seconds >= 0) out->items[out->n++] = o;
+        if (o.seconds >= 0 && (n->kind != OP_APPEND || fixed != NULL || !cuts_groups(&o.choice)))
+            out->items[out->n++] = o;
     }
     return EIN_OK;
 }

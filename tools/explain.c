@@ -63,17 +63,16 @@ static ein_status print_layout(const node *n, const choice *c, text *out)
 }
 
 /* Predicted time of the busiest device's kernels for the node, once. Exchanges are not in it. */
-static double compute_us(const ein_program *p, int i)
+static double compute_us(const ein_program *p, const cost_model *costs, int i)
 {
     enum { BOXES = 16 };
     const node *n = &p->graph.nodes.items[i];
     const choice *c = &p->plan.nodes[i];
-    cost_model costs = ein__cost_model(&p->context->machine);
     double seconds[MAX_DEVICES] = {0}, most = 0;
     for (int t = 0; t < c->n_tuples; t++) {
         label_box boxes[BOXES];
         int made = ein__tuple_boxes(&n->spec, c, t, BOXES, boxes);
-        double s = costs.compute(costs.user, n, boxes, made < BOXES ? made : BOXES);
+        double s = costs->compute(costs->user, n, boxes, made < BOXES ? made : BOXES);
         for (int d = 0; d < p->plan.n_devices; d++) {
             if ((c->devices[t] & DEV(d)) == 0) continue;
             seconds[d] += s;
@@ -101,7 +100,7 @@ static void add_row(report *r, json_t *row)
     report_row(r, row);
 }
 
-static json_t *node_row(const ein_program *p, int i)
+static json_t *node_row(const ein_program *p, const cost_model *costs, int i)
 {
     const node *n = &p->graph.nodes.items[i];
     const choice *c = &p->plan.nodes[i];
@@ -113,14 +112,14 @@ static json_t *node_row(const ein_program *p, int i)
     if (status == EIN_OK && !cuts.failed && !layout.failed) {
         row = row_of(n->name, times_of(&p->graph, i), follows ? "as its state" : cuts.bytes,
                      follows ? "as its state" : layout.bytes, bytes_of(&p->program, i),
-                     follows ? json_null() : json_real(compute_us(p, i)), json_null());
+                     follows ? json_null() : json_real(compute_us(p, costs, i)), json_null());
     }
     ein__text_free(&cuts);
     ein__text_free(&layout);
     return row;
 }
 
-static int print_program(ein_program *p, bool json)
+static int print_rows(ein_program *p, const cost_model *costs, bool json)
 {
     report r;
     ein_program_stats stats = {.size = sizeof stats};
@@ -128,13 +127,24 @@ static int print_program(ein_program *p, bool json)
     if (!json) printf("%s\n", ein_program_explain(p));
     report_begin(&r, json);
     for (int i = 0; i < p->graph.nodes.n; i++) {
-        if (!ein__node_is_view(&p->graph.nodes.items[i])) add_row(&r, node_row(p, i));
+        if (!ein__node_is_view(&p->graph.nodes.items[i])) add_row(&r, node_row(p, costs, i));
     }
     add_row(&r, row_of("inputs and outputs", 1, "", "", bytes_of(&p->program, -1), json_null(), json_null()));
     add_row(&r,
             row_of("total", 1, "", "", stats.predicted_bytes, json_null(), json_real(stats.predicted_us)));
     if (!report_end(&r)) return EXIT_USAGE;
     return EXIT_DONE;
+}
+
+static int print_program(ein_program *p, bool json)
+{
+    arena a = {0};
+    cost_model costs;
+    int result = ein__cost_model(&a, &p->context->machine, &costs) == EIN_OK
+                     ? print_rows(p, &costs, json)
+                     : complain(EXIT_USAGE, "out of memory for the costs");
+    ein__arena_free(&a);
+    return result;
 }
 
 static int save_plan(ein_program *p, const char *path)

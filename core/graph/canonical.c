@@ -393,4 +393,8 @@ static ein_status with_scratch(const graph *g, bool roll, graph *out, error *e)
 }
 
 ein_status ein__canonicalize(const graph *g, graph *out, error *e) { return with_scratch(g, true, out, e); }
-ein_status ein__canonicalize_flat(const graph *g, graph *out, error *e) { return with_scratch(g, false, out, e); }
+
+ein_status ein__canonicalize_flat(const graph *g, graph *out, error *e)
+{
+    return with_scratch(g, false, out, e);
+}

@@ -115,6 +115,8 @@ struct ein_graph { graph g; };
 
 /* A pure view: the result is the operand under another shape. It has no kernel and no choice. */
 bool ein__node_is_view(const node *n);
+/* A user's kernel writes states: where these are not the results, the merge finishes them, uncut or not. */
+bool ein__node_leaves_states(const node *n);
 /* The value that `v` is a view of, through any number of views. */
 value ein__value_source(const graph *g, value v);
 /* Elements of a value. */

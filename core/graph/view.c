@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pure views: a move whose operand and result list the same labels in the same order. Since relations factor
- * the index space and not the dimensions, such a node does nothing at all. */
+/* What follows from a node's spec. Pure views: a move whose operand and result list the same labels in the same
+ * order. Since relations factor the index space and not the dimensions, such a node does nothing at all. */
 #include "core/graph/graph.h"
 
 static int next_label(const index_map *m, int *at)
@@ -22,6 +22,14 @@ bool ein__node_is_view(const node *n)
         if (x != y || x == -2) return false;
         if (x == -1) return true;
     }
+}
+
+bool ein__node_leaves_states(const node *n)
+{
+    const merge *m = n->spec.merge;
+    bool finishes = m != NULL && n->spec.n_states != n->spec.n_results;
+    for (int r = 0; m != NULL && r < n->spec.n_results; r++) finishes = finishes || m->finalize[r].n > 0;
+    return n->kind == OP_CUSTOM && finishes;
 }
 
 value ein__value_source(const graph *g, value v)

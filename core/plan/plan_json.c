@@ -11,9 +11,10 @@
  *      "devices":[[0],[1]]}
  *     ], ...
  *
- * A label may also be given by its number in the op; so do plans that are kept for any graph of the same identity,
- * whatever its names. Read strictly: every member once, none unknown, ops and labels those of the graph; what comes out has
- * passed ein__plan_check. Only a leaf's name is not compared: the graph's identity is free of it. */
+ * A label may also be given by its number in the op: so it is in plans that are kept for any graph of the same
+ * identity, whatever its names. Read strictly: every member once, none unknown, ops and labels those of the
+ * graph; what comes out has passed ein__plan_check. Only a leaf's name is not compared: the graph's identity is
+ * free of it. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -140,7 +141,11 @@ static ein_status print_plan(const graph *g, const plan *p, bool names, text *ou
 }
 
 ein_status ein__plan_print(const graph *g, const plan *p, text *out) { return print_plan(g, p, true, out); }
-ein_status ein__plan_print_nameless(const graph *g, const plan *p, text *out) { return print_plan(g, p, false, out); }
+
+ein_status ein__plan_print_nameless(const graph *g, const plan *p, text *out)
+{
+    return print_plan(g, p, false, out);
+}
 
 /* ---- reading ------------------------------------------------------------------------------------------ */
 

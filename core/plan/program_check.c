@@ -10,7 +10,7 @@ static ein_status check_memory(const program *p, error *e)
         const buffer *x = &p->buffers[i];
         if (x->first < 0 || x->pair >= 0) continue;
         for (int kx = 0; kx < (x->loop >= 0 ? 2 : 1); kx++) {
-            if (x->offset[kx] % 256 != 0 || x->offset[kx] + x->bytes > p->devices[x->device].buffer_bytes)
+            if (x->offset[kx] < 0 || x->offset[kx] % 256 != 0 || x->offset[kx] + x->bytes > p->devices[x->device].buffer_bytes)
                 return ein__fail(e, EIN_INTERNAL, "program: buffer %d at %lld is misaligned or outside", i,
                                  (long long)x->offset[kx]);
             for (int j = 0; j <= i; j++) {
@@ -30,19 +30,26 @@ static ein_status check_memory(const program *p, error *e)
     return EIN_OK;
 }
 
+static ein_status check_wait(const program *p, const step *s, const wait *x, error *e)
+{
+    if (x->device < 0 || x->device >= p->n_devices || x->step < 0 || x->step >= p->devices[x->device].n_steps)
+        return ein__fail(e, EIN_INTERNAL, "program: step %d waits for step %d of device %d", s->order, x->step, x->device);
+    const step *source = &p->devices[x->device].steps[x->step];
+    bool earlier = source->region < s->region || (source->region == s->region && (x->lag > 0 || source->order < s->order));
+    if (x->lag < 0 || !earlier) return ein__fail(e, EIN_INTERNAL, "program: step %d waits for a later step", s->order);
+    return EIN_OK;
+}
+
+/* Waits go back in the total order, and so does every device's list: there is no cycle. */
 static ein_status check_waits(const program *p, error *e)
 {
     for (int d = 0; d < p->n_devices; d++)
         for (int i = 0; i < p->devices[d].n_steps; i++) {
             const step *s = &p->devices[d].steps[i];
-            for (int k = 0; k < s->n_waits; k++) {
-                const wait *x = &s->waits[k];
-                if (x->device < 0 || x->device >= p->n_devices || x->step < 0 || x->step >= p->devices[x->device].n_steps)
-                    return ein__fail(e, EIN_INTERNAL, "program: step %d waits for step %d of device %d", s->order, x->step,
-                                     x->device);
-                if (x->lag < 0 || (x->lag == 0 && p->devices[x->device].steps[x->step].order >= s->order))
-                    return ein__fail(e, EIN_INTERNAL, "program: step %d waits for a later step", s->order);
-            }
+            if (i > 0 && (s[-1].order >= s->order || s[-1].region > s->region))
+                return ein__fail(e, EIN_INTERNAL, "program: step %d of device %d stands before step %d", s[-1].order, d,
+                                 s->order);
+            for (int k = 0; k < s->n_waits; k++) TRY(check_wait(p, s, &s->waits[k], e));
         }
     return EIN_OK;
 }

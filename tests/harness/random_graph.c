@@ -138,8 +138,10 @@ void mark_used(maker *m, ein_tensor t)
 ein_tensor pick(maker *m)
 {
     if (m->n_pool == 0 || dice_chance(&m->d, 20)) return make_leaf(m, random_shape(m, dice_range(&m->d, 0, 4)));
-    int last = dice_below(&m->d, 4), i = dice_chance(&m->d, 50) ? m->n_pool - 1 - last : -1;
+    int i = dice_chance(&m->d, 50) ? m->n_pool - 1 - dice_below(&m->d, 4) : -1;
     if (i < 0) i = dice_below(&m->d, m->n_pool);
+    shape s = shape_of(m, m->pool[i].t);
+    if (shape_numel(&s) > 2 * MOST_ELEMENTS) return make_leaf(m, random_shape(m, dice_range(&m->d, 0, 4)));
     mark_used(m, m->pool[i].t);
     return m->pool[i].t;
 }

@@ -85,7 +85,8 @@ static ein_status add_cut(planner *k, const spec *s, cut *cuts, choice *c)
 {
     cut *x = &cuts[c->n_cuts];
     i64 extent = 1;
-    *x = (cut){.n_labels = random_labels(k, s, x->labels)};
+    *x = (cut){0};
+    x->n_labels = random_labels(k, s, x->labels);
     for (int i = 0; i < x->n_labels; i++) extent *= s->labels[x->labels[i]].extent;
     i64 granule = s->labels[x->labels[x->n_labels - 1]].granule;
     x->n_parts = dice_chance(&k->d, 50) ? dice_range(&k->d, 2, 3) : dice_range(&k->d, 1, k->p->n_devices + 1);

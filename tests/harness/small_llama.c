@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+
 #include <cmocka.h>
 
 #define SHAPE(...) ((const int64_t[]){__VA_ARGS__})
@@ -33,7 +34,8 @@ static ein_tensor linear(builder *b, ein_tensor x, const char *part, int64_t out
 static ein_tensor norm(builder *b, ein_tensor x, const char *part)
 {
     char name[32];
-    ein_tensor w = ein_parameter(b->g, layer_name(b, part, name, sizeof name), EIN_F32, 1, SHAPE(b->m->hidden));
+    ein_tensor w =
+        ein_parameter(b->g, layer_name(b, part, name, sizeof name), EIN_F32, 1, SHAPE(b->m->hidden));
     return ein_rms_norm(b->g, x, w, 1e-5);
 }
 
@@ -69,7 +71,8 @@ static ein_tensor attention(builder *b, ein_tensor x)
 
 static ein_tensor feed_forward(builder *b, ein_tensor x)
 {
-    ein_tensor gate = linear(b, x, "w1", b->m->ffn, b->m->hidden), up = linear(b, x, "w3", b->m->ffn, b->m->hidden);
+    ein_tensor gate = linear(b, x, "w1", b->m->ffn, b->m->hidden),
+               up = linear(b, x, "w3", b->m->ffn, b->m->hidden);
     ein_tensor y = ein_map(b->g, "x0 * sigmoid(x0) * x1", 2, (const ein_tensor[]){gate, up});
     return linear(b, y, "w2", b->m->hidden, b->m->ffn);
 }

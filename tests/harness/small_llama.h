@@ -9,9 +9,10 @@ typedef struct small_llama {
     int64_t hidden, heads, kv_heads, head_size, ffn, layers;
     int64_t vocabulary; /* 0: no embedding and head: input "x", output "y"; else "ids" and "logits" */
     int64_t batch, seq;
-    int64_t cache;      /* rows of the KV cache (states "l<layer>.k", ".v"), scalars "position" and "length"; 0: none */
-    int64_t positions;  /* rows of the rotary tables; 0: as many as needed */
-    int tied;           /* the embedding is the head */
+    int64_t cache; /* rows of the KV cache (states "l<layer>.k", ".v"), scalars "position" and "length"; 0:
+                      none */
+    int64_t positions; /* rows of the rotary tables; 0: as many as needed */
+    int tied;          /* the embedding is the head */
 } small_llama;
 
 /* Fails the test if the graph has an error. */

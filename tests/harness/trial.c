@@ -2,14 +2,15 @@
 #define _POSIX_C_SOURCE 200809L
 #include "tests/harness/trial.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <dirent.h>
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
 #include <cmocka.h>
 
 #include "core/base/hash.h"
@@ -24,7 +25,8 @@ static int table_rows(const graph *g, value ids)
     i64 rows = 4;
     for (int i = 0; i < g->nodes.n; i++) {
         const node *n = &g->nodes.items[i];
-        if (n->kind == OP_GATHER && ein__value_source(g, n->operands[0]) == ids) rows = n->spec.labels[GATHER_V].extent;
+        if (n->kind == OP_GATHER && ein__value_source(g, n->operands[0]) == ids)
+            rows = n->spec.labels[GATHER_V].extent;
     }
     return (int)rows;
 }
@@ -50,8 +52,10 @@ static void *leaf_data(const graph *g, const leaf *l)
     if (v->dtype == EIN_F32) fill_floats(v, l->kind, &d, out, n);
     for (i64 i = 0; i < n && v->dtype != EIN_F32; i++) {
         int id = dice_below(&d, table_rows(g, l->value));
-        if (v->dtype == EIN_I32) ((int32_t *)out)[i] = id;
-        else ((i64 *)out)[i] = id;
+        if (v->dtype == EIN_I32)
+            ((int32_t *)out)[i] = id;
+        else
+            ((i64 *)out)[i] = id;
     }
     return out;
 }
@@ -96,8 +100,12 @@ ein_context *open_context(const char *machine, const char *cache)
 {
     char message[256] = "";
     ein_context *c = NULL;
-    ein_context_options o = {.size = sizeof o, .machine = machine, .cache_dir = cache, .no_cache = cache == NULL,
-                             .message = message, .message_bytes = sizeof message};
+    ein_context_options o = {.size = sizeof o,
+                             .machine = machine,
+                             .cache_dir = cache,
+                             .no_cache = cache == NULL,
+                             .message = message,
+                             .message_bytes = sizeof message};
     ein_context_create(&c, &o);
     assert_string_equal(message, "");
     assert_non_null(c);
@@ -130,7 +138,8 @@ void trial_add_weights(const trial *t, ein_weights *w)
         const leaf *l = &g->leaves.items[i];
         const value_info *v = &g->values.items[l->value];
         if (l->kind != LEAF_PARAMETER || ein__tensor_find(&w->tensors, l->name) != NULL) continue;
-        assert_int_equal(ein_weights_add(w, l->name, v->dtype, v->rank, v->shape, t->leaves[i], EIN_COPY), EIN_OK);
+        assert_int_equal(ein_weights_add(w, l->name, v->dtype, v->rank, v->shape, t->leaves[i], EIN_COPY),
+                         EIN_OK);
     }
 }
 
@@ -151,21 +160,25 @@ ein_program_stats program_stats(const ein_program *p)
 
 /* ---- runs --------------------------------------------------------------------------------------------- */
 
-#define GOOD(run, call)                                         \
-    do {                                                        \
-        ein_status s_ = (call);                                 \
-        if (s_ != EIN_OK) fail_msg("%s", ein_run_error(run));   \
+#define GOOD(run, call)                                       \
+    do {                                                      \
+        ein_status s_ = (call);                               \
+        if (s_ != EIN_OK) fail_msg("%s", ein_run_error(run)); \
     } while (0)
 
 /* Whether the program still knows the name: what reaches no output is dropped. */
-static bool has_input(const ein_run *r, ein_status s) { return s == EIN_OK || strstr(ein_run_error(r), "has no") == NULL; }
+static bool has_input(const ein_run *r, ein_status s)
+{
+    return s == EIN_OK || strstr(ein_run_error(r), "has no") == NULL;
+}
 
 void trial_bind(const trial *t, ein_run *r)
 {
     const graph *g = &t->graph->g;
     for (int i = 0; i < g->leaves.n; i++) {
         const leaf *l = &g->leaves.items[i];
-        size_t bytes = (size_t)ein__value_numel(g, l->value) * (size_t)ein__dtype_bytes(g->values.items[l->value].dtype);
+        size_t bytes =
+            (size_t)ein__value_numel(g, l->value) * (size_t)ein__dtype_bytes(g->values.items[l->value].dtype);
         if (l->kind != LEAF_INPUT) continue;
         ein_status s = ein_run_input(r, l->name, t->leaves[i], bytes);
         if (has_input(r, s)) GOOD(r, s);
@@ -221,7 +234,9 @@ i64 run_tally(const ein_run *r, int n_devices)
     return sum;
 }
 
-typedef struct references { double **f64, **f32; } references;
+typedef struct references {
+    double **f64, **f32;
+} references;
 
 static references evaluate(const trial *t)
 {
@@ -242,9 +257,12 @@ static void compare(const graph *g, const float *result, const references *x)
 {
     for (int i = 0; i < g->outputs.n; i++) {
         const value_info *v = &g->values.items[g->outputs.items[i].value];
-        i64 n = output_numel(g, i), width = v->rank > 0 && v->shape[v->rank - 1] > 0 ? v->shape[v->rank - 1] : 1;
+        i64 n = output_numel(g, i),
+            width = v->rank > 0 && v->shape[v->rank - 1] > 0 ? v->shape[v->rank - 1] : 1;
         comparison c = ein__compare(result, x->f64[i], x->f32[i], n / width, width, 1e-5);
-        if (!c.ok) fail_msg("output %s: error %g by norm, worst row %g", g->outputs.items[i].name, c.norm_error, c.worst_row);
+        if (!c.ok)
+            fail_msg("output %s: error %g by norm, worst row %g", g->outputs.items[i].name, c.norm_error,
+                     c.worst_row);
         result += n;
     }
 }
@@ -294,7 +312,8 @@ void trial_once(const ein_graph *g, const char *machine, const char *cache, char
     trial_make(&t, g);
     assert_int_equal(ein_weights_create(&w, c), EIN_OK);
     trial_add_weights(&t, w);
-    ein_program *p = compile_program(c, g, &(ein_compile_options){.size = sizeof(ein_compile_options), .weights = w, .counting = 1});
+    ein_program *p = compile_program(
+        c, g, &(ein_compile_options){.size = sizeof(ein_compile_options), .weights = w, .counting = 1});
     if (print != NULL) *print = strdup(ein_program_print(p));
     ein_state *state = NULL;
     for (int i = 0; i < g->g.leaves.n && state == NULL; i++)

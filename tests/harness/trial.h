@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A graph with data for all its leaves, and its programs' results compared with the reference. Every word here
- * asserts by itself that it went well. */
+/* A graph with data for all its leaves, and its programs' results compared with the reference. Every word
+ * here asserts by itself that it went well. */
 #ifndef TESTS_HARNESS_TRIAL_H
 #define TESTS_HARNESS_TRIAL_H
 

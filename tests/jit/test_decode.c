@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A prefill and a decode program over one weight store and one KV cache: a hundred steps, one search and one
  * compilation each, every step's logits those of the whole sequence evaluated at once. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include <cmocka.h>
 
 #include "jit/context.h"
@@ -19,12 +20,25 @@ enum { BATCH = 2, PROMPT = 4, STEPS = 100, ROWS = PROMPT + STEPS, VOCABULARY = 3
 
 static small_llama model(int seq, int cache)
 {
-    return (small_llama){.hidden = 32, .heads = 4, .kv_heads = 2, .head_size = 8, .ffn = 40, .layers = 2,
-                         .vocabulary = VOCABULARY, .batch = BATCH, .seq = seq, .cache = cache};
+    return (small_llama){.hidden = 32,
+                         .heads = 4,
+                         .kv_heads = 2,
+                         .head_size = 8,
+                         .ffn = 40,
+                         .layers = 2,
+                         .vocabulary = VOCABULARY,
+                         .batch = BATCH,
+                         .seq = seq,
+                         .cache = cache};
 }
 
 /* What a whole sequence gives: logits at every position, and its ids. */
-typedef struct whole { const int32_t *ids; double *logits; trial trial; ein_graph *graph; } whole;
+typedef struct whole {
+    const int32_t *ids;
+    double *logits;
+    trial trial;
+    ein_graph *graph;
+} whole;
 
 static whole evaluate_whole(void)
 {
@@ -100,7 +114,8 @@ static ein_status run_rows(session *s, int which, int at, int n, float *logits)
     for (int b = 0; b < BATCH; b++)
         for (int i = 0; i < n; i++) ids[b * n + i] = s->whole.ids[b * ROWS + (at + i + ROWS) % ROWS];
     assert_int_equal(ein_run_input(r, "ids", ids, (size_t)(BATCH * n) * sizeof *ids), EIN_OK);
-    assert_int_equal(ein_run_output(r, "logits", logits, (size_t)(BATCH * n * VOCABULARY) * sizeof *logits), EIN_OK);
+    assert_int_equal(ein_run_output(r, "logits", logits, (size_t)(BATCH * n * VOCABULARY) * sizeof *logits),
+                     EIN_OK);
     assert_int_equal(ein_run_scalar(r, "position", at), EIN_OK);
     assert_int_equal(ein_run_scalar(r, "length", at + n), EIN_OK);
     return ein_run_once(r);
@@ -108,7 +123,8 @@ static ein_status run_rows(session *s, int which, int at, int n, float *logits)
 
 static void good_rows(session *s, int which, int at, int n, float *logits)
 {
-    if (run_rows(s, which, at, n, logits) != EIN_OK) fail_msg("rows %d: %s", at, ein_run_error(s->runs[which]));
+    if (run_rows(s, which, at, n, logits) != EIN_OK)
+        fail_msg("rows %d: %s", at, ein_run_error(s->runs[which]));
 }
 
 static void assert_logits(const session *s, int at, int n, const float *logits)
@@ -116,7 +132,8 @@ static void assert_logits(const session *s, int at, int n, const float *logits)
     double error = 0, norm = 0;
     for (int b = 0; b < BATCH; b++)
         for (int i = 0; i < n * VOCABULARY; i++) {
-            double want = s->whole.logits[(b * ROWS + at) * VOCABULARY + i], d = (double)logits[b * n * VOCABULARY + i] - want;
+            double want = s->whole.logits[(b * ROWS + at) * VOCABULARY + i],
+                   d = (double)logits[b * n * VOCABULARY + i] - want;
             error += d * d;
             norm += want * want;
         }
@@ -280,9 +297,10 @@ static void foreign_state(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_device), cmocka_unit_test(two_devices), cmocka_unit_test(three_devices),
-        cmocka_unit_test(steps_compile_nothing), cmocka_unit_test(reset), cmocka_unit_test(busy),
-        cmocka_unit_test(overflow), cmocka_unit_test(foreign_state),
+        cmocka_unit_test(one_device),    cmocka_unit_test(two_devices),
+        cmocka_unit_test(three_devices), cmocka_unit_test(steps_compile_nothing),
+        cmocka_unit_test(reset),         cmocka_unit_test(busy),
+        cmocka_unit_test(overflow),      cmocka_unit_test(foreign_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program's identity is free of (names, letters, build order, the process) and what it is made of: whatever
- * could change the plan or the code. A hit neither searches nor compiles and gives the same bits. */
+/* What a program's identity is free of (names, letters, build order, the process) and what it is made of:
+ * whatever could change the plan or the code. A hit neither searches nor compiles and gives the same bits. */
 #define _POSIX_C_SOURCE 200809L
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
 #include <cmocka.h>
 
 #include "core/base/hash.h"
@@ -18,9 +19,13 @@
 #include "tests/harness/small_llama.h"
 #include "tests/harness/trial.h"
 
-#define SHAPE(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__}
+#define SHAPE(...) \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
 #define NONE ((ein_tensor){0})
-#define FRESH_OPTIONS {.size = sizeof(ein_compile_options)}
+#define FRESH_OPTIONS                       \
+    {                                       \
+        .size = sizeof(ein_compile_options) \
+    }
 
 /* Stands for that of the build, so that a test can be another build. */
 static const char *code_identity = "one build";
@@ -29,7 +34,7 @@ const char *ein__code_identity(void) { return code_identity; }
 /* ---- a graph with knobs ------------------------------------------------------------------------------- */
 
 typedef struct knobs {
-    const char *prefix;    /* of all names */
+    const char *prefix; /* of all names */
     const char *equation;
     bool other_order, as_matmul;
     int64_t rows;
@@ -37,7 +42,8 @@ typedef struct knobs {
     double factor, epsilon;
 } knobs;
 
-static const knobs USUAL = {.prefix = "", .equation = "ik,kn->in", .rows = 5, .constant = 1, .factor = 2, .epsilon = 1e-5};
+static const knobs USUAL = {
+    .prefix = "", .equation = "ik,kn->in", .rows = 5, .constant = 1, .factor = 2, .epsilon = 1e-5};
 
 static const char *named(const knobs *k, const char *name, char room[32])
 {
@@ -143,12 +149,12 @@ static void names_hit(void **state)
     assert_true(is_hit_knobs(*state, &k));
 }
 
-#define KNOB(member, x)                                                              \
-    do {                                                                             \
-        knobs k = USUAL;                                                             \
-        k.member = (x);                                                              \
-        if (is_hit_knobs(*state, &k)) fail_msg("a change of %s hits", #member);      \
-        if (!is_hit_knobs(*state, &k)) fail_msg("the same %s misses", #member);      \
+#define KNOB(member, x)                                                         \
+    do {                                                                        \
+        knobs k = USUAL;                                                        \
+        k.member = (x);                                                         \
+        if (is_hit_knobs(*state, &k)) fail_msg("a change of %s hits", #member); \
+        if (!is_hit_knobs(*state, &k)) fail_msg("the same %s misses", #member); \
     } while (0)
 
 static void changes_miss(void **state)
@@ -249,7 +255,8 @@ static void scaled_product(ein_context *c, const char *expression, const float *
     ein_graph *g = NULL;
     ein_run *r = NULL;
     assert_int_equal(ein_graph_create(&g), EIN_OK);
-    ein_tensor operands[2] = {ein_input(g, "a", EIN_F32, SHAPE(2, 2)), ein_input(g, "b", EIN_F32, SHAPE(2, 1))};
+    ein_tensor operands[2] = {ein_input(g, "a", EIN_F32, SHAPE(2, 2)),
+                              ein_input(g, "b", EIN_F32, SHAPE(2, 1))};
     ein_tensor x = ein_einsum(g, "ik,kj->ij", 2, operands);
     ein_output(g, "y", ein_map(g, expression, 1, &x));
     ein_program *p = compile_program(c, g, NULL);
@@ -279,8 +286,15 @@ static void constants_do_not_collide(void **state)
 /* The other process: compile, run, say what it took and which bits came out. */
 static int child(const char *cache)
 {
-    ein_graph *g = small_llama_graph(&(small_llama){.hidden = 16, .heads = 4, .kv_heads = 2, .head_size = 4, .ffn = 24,
-                                                    .layers = 3, .vocabulary = 19, .batch = 2, .seq = 5});
+    ein_graph *g = small_llama_graph(&(small_llama){.hidden = 16,
+                                                    .heads = 4,
+                                                    .kv_heads = 2,
+                                                    .head_size = 4,
+                                                    .ffn = 24,
+                                                    .layers = 3,
+                                                    .vocabulary = 19,
+                                                    .batch = 2,
+                                                    .seq = 5});
     ein_context *c = open_context("host:3", cache);
     ein_weights *w = NULL;
     trial t;
@@ -289,7 +303,8 @@ static int child(const char *cache)
     trial_make(&t, g);
     ein_weights_create(&w, c);
     trial_add_weights(&t, w);
-    ein_program *p = compile_program(c, g, &(ein_compile_options){.size = sizeof(ein_compile_options), .weights = w});
+    ein_program *p =
+        compile_program(c, g, &(ein_compile_options){.size = sizeof(ein_compile_options), .weights = w});
     float *y = trial_outputs(&t, p, NULL, &n);
     ein__hash_print(ein__hash(y, n * sizeof *y, 0), digits);
     ein_program_stats s = program_stats(p);
@@ -331,10 +346,12 @@ static void processes(void **state)
     char bits[2][64] = {"", "-"};
     run_child(*state, first, sizeof first);
     run_child(*state, second, sizeof second);
-    assert_int_equal(sscanf(first, "%d searches, %d kernels compiled, %40s", &searches, &compiles, bits[0]), 3);
+    assert_int_equal(sscanf(first, "%d searches, %d kernels compiled, %40s", &searches, &compiles, bits[0]),
+                     3);
     assert_int_equal(searches, 1);
     assert_true(compiles > 0);
-    assert_int_equal(sscanf(second, "%d searches, %d kernels compiled, %40s", &searches, &compiles, bits[1]), 3);
+    assert_int_equal(sscanf(second, "%d searches, %d kernels compiled, %40s", &searches, &compiles, bits[1]),
+                     3);
     assert_int_equal(searches, 0);
     assert_int_equal(compiles, 0);
     assert_string_equal(bits[0], bits[1]);
@@ -346,9 +363,15 @@ int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--child") == 0) return child(argv[2]);
     const struct CMUnitTest tests[] = {
-        IN_DIRECTORY(names_hit), IN_DIRECTORY(changes_miss), IN_DIRECTORY(spellings_stay_apart),
-        IN_DIRECTORY(machines_miss), IN_DIRECTORY(options_miss), IN_DIRECTORY(builds_miss),
-        IN_DIRECTORY(forced_plans_miss), IN_DIRECTORY(placed_weights_count), IN_DIRECTORY(constants_do_not_collide),
+        IN_DIRECTORY(names_hit),
+        IN_DIRECTORY(changes_miss),
+        IN_DIRECTORY(spellings_stay_apart),
+        IN_DIRECTORY(machines_miss),
+        IN_DIRECTORY(options_miss),
+        IN_DIRECTORY(builds_miss),
+        IN_DIRECTORY(forced_plans_miss),
+        IN_DIRECTORY(placed_weights_count),
+        IN_DIRECTORY(constants_do_not_collide),
         IN_DIRECTORY(processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

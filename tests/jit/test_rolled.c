@@ -2,22 +2,24 @@
 /* Repeated layers stay rolled in graph, program, kernels and cache, and compute the same; what only resembles
  * repetition computes the same too. */
 #define _POSIX_C_SOURCE 200809L
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
 #include <cmocka.h>
 
 #include "jit/context.h"
 #include "tests/harness/small_llama.h"
 #include "tests/harness/trial.h"
 
-#define SHAPE(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__}
+#define SHAPE(...) \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
 #define NONE ((ein_tensor){0})
 
 static const char *const MACHINES[] = {"host:1", "host:3"};
@@ -66,7 +68,8 @@ static ein_graph *masked_layers(int n)
                               (ein_tensor[]){ein_input(g, "mask", EIN_F32, SHAPE(2, 5, 16))});
     ein_rope_tables(g, 5, 4, 1e4, &cosine, &sine);
     for (int i = 0; i < n; i++) {
-        ein_tensor y = ein_reshape(g, ein_linear(g, x, parameter(g, "q", i, 16, 16), NONE), SHAPE(2, 5, 4, 4));
+        ein_tensor y =
+            ein_reshape(g, ein_linear(g, x, parameter(g, "q", i, 16, 16), NONE), SHAPE(2, 5, 4, 4));
         y = ein_reshape(g, ein_rope(g, y, cosine, sine, (ein_scalar){0}), SHAPE(2, 5, 16));
         x = layer(g, ein_add(g, x, ein_mul(g, y, mask)), "f", i, 16, 24);
         x = ein_rms_norm(g, x, NONE, 1e-5);
@@ -91,7 +94,11 @@ static long directory_bytes(const char *path)
     return sum;
 }
 
-typedef struct shape { int nodes, loops, count, kernels, steps; long cache_bytes; char *print, *source; } shape;
+typedef struct shape {
+    int nodes, loops, count, kernels, steps;
+    long cache_bytes;
+    char *print, *source;
+} shape;
 
 static shape compile_layers(int n, const char *machine)
 {
@@ -103,11 +110,17 @@ static shape compile_layers(int n, const char *machine)
     trial_make(&t, g);
     assert_int_equal(ein_weights_create(&w, c), EIN_OK);
     trial_add_weights(&t, w);
-    ein_program *p = compile_program(c, g, &(ein_compile_options){.size = sizeof(ein_compile_options), .weights = w});
+    ein_program *p =
+        compile_program(c, g, &(ein_compile_options){.size = sizeof(ein_compile_options), .weights = w});
     trial_check(&t, p, NULL);
-    shape s = {.nodes = p->graph.nodes.n, .loops = p->graph.loops.n, .count = p->graph.loops.items[0].count,
-               .kernels = p->program.n_kernels, .steps = p->program.n_steps, .cache_bytes = directory_bytes(cache),
-               .print = strdup(ein_program_print(p)), .source = strdup(ein_program_source(p))};
+    shape s = {.nodes = p->graph.nodes.n,
+               .loops = p->graph.loops.n,
+               .count = p->graph.loops.items[0].count,
+               .kernels = p->program.n_kernels,
+               .steps = p->program.n_steps,
+               .cache_bytes = directory_bytes(cache),
+               .print = strdup(ein_program_print(p)),
+               .source = strdup(ein_program_source(p))};
     ein_program_free(p);
     ein_weights_free(w);
     trial_free(&t);
@@ -131,7 +144,8 @@ static void forty_layers_are_two(void **state)
         assert_int_equal(a.steps, b.steps);
         assert_string_equal(a.print, b.print);
         assert_string_equal(a.source, b.source);
-        if (b.cache_bytes * 5 > a.cache_bytes * 6) fail_msg("cache: %ld and %ld bytes", a.cache_bytes, b.cache_bytes);
+        if (b.cache_bytes * 5 > a.cache_bytes * 6)
+            fail_msg("cache: %ld and %ld bytes", a.cache_bytes, b.cache_bytes);
         for (shape *s = &a; s != NULL; s = s == &a ? &b : NULL) {
             free(s->print);
             free(s->source);
@@ -145,8 +159,16 @@ static void forty_layers_are_two(void **state)
 static void tied_model(void **state)
 {
     (void)state;
-    check(small_llama_graph(&(small_llama){.hidden = 16, .heads = 4, .kv_heads = 2, .head_size = 4, .ffn = 20,
-                                           .layers = 3, .vocabulary = 23, .batch = 1, .seq = 5, .tied = 1}));
+    check(small_llama_graph(&(small_llama){.hidden = 16,
+                                           .heads = 4,
+                                           .kv_heads = 2,
+                                           .head_size = 4,
+                                           .ffn = 20,
+                                           .layers = 3,
+                                           .vocabulary = 23,
+                                           .batch = 1,
+                                           .seq = 5,
+                                           .tied = 1}));
 }
 
 static void encoder_and_decoder(void **state)
@@ -188,7 +210,8 @@ static void exchanged_carries(void **state)
     ein_graph *g = new_graph();
     ein_tensor x = ein_input(g, "x", EIN_F32, SHAPE(4, 8)), y = ein_input(g, "y", EIN_F32, SHAPE(4, 8));
     for (int i = 0; i < 5; i++) {
-        ein_tensor a = ein_map(g, "x0 + 0.5 * x1", 2, (ein_tensor[]){x, y}), b = ein_map(g, "tanh(x0)", 1, &x);
+        ein_tensor a = ein_map(g, "x0 + 0.5 * x1", 2, (ein_tensor[]){x, y}),
+                   b = ein_map(g, "tanh(x0)", 1, &x);
         x = b;
         y = a;
     }
@@ -337,10 +360,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forty_layers_are_two), cmocka_unit_test(tied_model),
-        cmocka_unit_test(encoder_and_decoder), cmocka_unit_test(two_carries), cmocka_unit_test(exchanged_carries),
-        cmocka_unit_test(carried_view), cmocka_unit_test(start_is_used_after), cmocka_unit_test(tapped),
-        cmocka_unit_test(read_later), cmocka_unit_test(two_layers_back), cmocka_unit_test(other_widths),
-        cmocka_unit_test(tied_layer), cmocka_unit_test(differing_constants), cmocka_unit_test(inputs_of_layers), cmocka_unit_test(many_loops),
+        cmocka_unit_test(encoder_and_decoder),  cmocka_unit_test(two_carries),
+        cmocka_unit_test(exchanged_carries),    cmocka_unit_test(carried_view),
+        cmocka_unit_test(start_is_used_after),  cmocka_unit_test(tapped),
+        cmocka_unit_test(read_later),           cmocka_unit_test(two_layers_back),
+        cmocka_unit_test(other_widths),         cmocka_unit_test(tied_layer),
+        cmocka_unit_test(differing_constants),  cmocka_unit_test(inputs_of_layers),
+        cmocka_unit_test(many_loops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,13 +8,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include <cmocka.h>
 
 #include "jit/context.h"
 #include "tests/harness/small_llama.h"
 #include "tests/harness/trial.h"
 
-#define SHAPE(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__}
+#define SHAPE(...) \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
 #define NONE ((ein_tensor){0})
 
 static int directory_up(void **state) { return (*state = make_directory()) == NULL; }
@@ -43,7 +45,8 @@ static i64 parameter_bytes(const ein_graph *g)
 {
     i64 sum = 0;
     for (int i = 0; i < g->g.leaves.n; i++)
-        if (g->g.leaves.items[i].kind == LEAF_PARAMETER) sum += 4 * ein__value_numel(&g->g, g->g.leaves.items[i].value);
+        if (g->g.leaves.items[i].kind == LEAF_PARAMETER)
+            sum += 4 * ein__value_numel(&g->g, g->g.leaves.items[i].value);
     return sum;
 }
 
@@ -52,7 +55,8 @@ static ein_graph *one_product(int64_t rows, int64_t n, int64_t k)
 {
     ein_graph *g = NULL;
     assert_int_equal(ein_graph_create(&g), EIN_OK);
-    ein_tensor x = ein_input(g, "x", EIN_F32, SHAPE(rows, k)), w = ein_parameter(g, "w", EIN_F32, SHAPE(n, k));
+    ein_tensor x = ein_input(g, "x", EIN_F32, SHAPE(rows, k)),
+               w = ein_parameter(g, "w", EIN_F32, SHAPE(n, k));
     ein_output(g, "y", ein_silu(g, ein_linear(g, x, w, NONE)));
     assert_string_equal(ein_graph_error(g), "");
     return g;
@@ -62,8 +66,16 @@ static ein_graph *one_product(int64_t rows, int64_t n, int64_t k)
 
 static small_llama model(int seq)
 {
-    return (small_llama){.hidden = 32, .heads = 4, .kv_heads = 2, .head_size = 8, .ffn = 48, .layers = 2,
-                         .vocabulary = 40, .batch = 1, .seq = seq, .cache = 12};
+    return (small_llama){.hidden = 32,
+                         .heads = 4,
+                         .kv_heads = 2,
+                         .head_size = 8,
+                         .ffn = 48,
+                         .layers = 2,
+                         .vocabulary = 40,
+                         .batch = 1,
+                         .seq = seq,
+                         .cache = 12};
 }
 
 static void share_on(const char *machine, const char *cache)
@@ -78,7 +90,8 @@ static void share_on(const char *machine, const char *cache)
         trial t;
         trial_make(&t, g);
         trial_add_weights(&t, w);
-        p[i] = compile_program(c, g, &(ein_compile_options){.size = sizeof(ein_compile_options), .weights = w});
+        p[i] =
+            compile_program(c, g, &(ein_compile_options){.size = sizeof(ein_compile_options), .weights = w});
         for (int d = 0; d < ein_context_device_count(c); d++) {
             if (i == 0) placed[d] = ein_weights_device_bytes(w, d);
             assert_int_equal(ein_weights_device_bytes(w, d), placed[d]);
@@ -132,7 +145,8 @@ static void borrowed_and_copied(void **state)
         memcpy(data, trial_data(&t, "w"), sizeof data);
         assert_int_equal(ein_weights_add(w, "w", EIN_F32, SHAPE(8, 10), data, (ein_keep)keep), EIN_OK);
         if (keep == EIN_COPY) memset(data, 0, sizeof data);
-        ein_program *p = compile_program(c, g, &(ein_compile_options){.size = sizeof(ein_compile_options), .weights = w});
+        ein_program *p =
+            compile_program(c, g, &(ein_compile_options){.size = sizeof(ein_compile_options), .weights = w});
         memset(data, 0, sizeof data);
         trial_check(&t, p, NULL);
         ein_program_free(p);
@@ -151,7 +165,8 @@ static void refused(ein_context *c, ein_weights *w, const ein_graph *g, ein_stat
     ein_compile_options o = {.size = sizeof o, .weights = w};
     assert_int_equal(ein_compile(&p, c, g, &o), status);
     assert_null(p);
-    if (strstr(ein_context_error(c), line) == NULL) fail_msg("\"%s\" is not in \"%s\"", line, ein_context_error(c));
+    if (strstr(ein_context_error(c), line) == NULL)
+        fail_msg("\"%s\" is not in \"%s\"", line, ein_context_error(c));
     assert_int_equal(bytes_of_all(w, c), 0); /* nothing is placed by a compilation that fails */
 }
 
@@ -189,7 +204,9 @@ static void bad_tensors(void **state)
     assert_string_equal(ein_context_error(c), "weights: 'b' has no data");
     assert_int_equal(ein_weights_add(w, "b", EIN_BF16, SHAPE(4), data, EIN_COPY), EIN_DTYPE);
     assert_int_equal(ein_weights_add(w, "b", EIN_F32, SHAPE(2, -2), data, EIN_COPY), EIN_SHAPE);
-    assert_int_equal(ein_weights_add(w, "b", EIN_F32, 9, (int64_t[9]){1, 1, 1, 1, 1, 1, 1, 1, 1}, data, EIN_COPY), EIN_SHAPE);
+    assert_int_equal(
+        ein_weights_add(w, "b", EIN_F32, 9, (int64_t[9]){1, 1, 1, 1, 1, 1, 1, 1, 1}, data, EIN_COPY),
+        EIN_SHAPE);
     assert_int_equal(ein_weights_add(w, "", EIN_F32, SHAPE(4), data, EIN_COPY), EIN_INVALID);
     assert_int_equal(ein_weights_add(NULL, "b", EIN_F32, SHAPE(4), data, EIN_COPY), EIN_INVALID);
     ein_weights_free(w);
@@ -210,7 +227,8 @@ static void foreign_and_no_store(void **state)
     assert_true(strlen(ein_program_explain(p)) > 0);
     assert_int_equal(ein_run_create(&r, p), EIN_INVALID);
     assert_null(r);
-    assert_string_equal(ein_context_error(c), "the program was compiled without weights: it can only be explained");
+    assert_string_equal(ein_context_error(c),
+                        "the program was compiled without weights: it can only be explained");
     ein_program_free(p);
     ein_graph_free(g);
     ein_weights_free(w);
@@ -330,9 +348,14 @@ static void layers_that_lie_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_DIRECTORY(shared), IN_DIRECTORY(device_bytes_are_tolerant), IN_DIRECTORY(borrowed_and_copied),
-        IN_DIRECTORY(misfits_are_named), IN_DIRECTORY(bad_tensors), IN_DIRECTORY(foreign_and_no_store),
-        IN_DIRECTORY(first_layout_binds), IN_DIRECTORY(layers_that_lie_apart),
+        IN_DIRECTORY(shared),
+        IN_DIRECTORY(device_bytes_are_tolerant),
+        IN_DIRECTORY(borrowed_and_copied),
+        IN_DIRECTORY(misfits_are_named),
+        IN_DIRECTORY(bad_tensors),
+        IN_DIRECTORY(foreign_and_no_store),
+        IN_DIRECTORY(first_layout_binds),
+        IN_DIRECTORY(layers_that_lie_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The search: legal plans for random graphs, priced as lowering carries them out; the optimum where all plans
- * can be tried; what comes out for a LLaMA block; layouts that are given; memory. */
+ * can be tried; trouble. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,40 +12,13 @@
 
 #include "core/base/alloc.h"
 #include "core/graph/canonical.h"
-#include "jit/lower.h"
 #include "optimizer/search.h"
 #include "tests/harness/random_graph.h"
 #include "tests/harness/small_llama.h"
-#include "tests/optimizer/costs.h"
+#include "tests/optimizer/fixture.h"
 
 #define SHAPE(...) \
     (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
-
-/* A plan and all that it stands on. */
-typedef struct searched {
-    arena arena;
-    graph g;
-    test_costs costs;
-    plan plan;
-} searched;
-
-static void search_graph(searched *s, const graph *built, const char *machine_name)
-{
-    error e = {0};
-    memset(s, 0, sizeof *s);
-    test_costs_make(&s->costs, machine_name);
-    assert_int_equal(ein__canonicalize(built, &s->g, NULL), EIN_OK);
-    ein_status status = ein__search(&s->arena, &s->g, &s->costs.machine, &s->costs.model, NULL, &s->plan, &e);
-    if (status != EIN_OK) fail_msg("search: %s", e.line);
-    if (ein__plan_check(&s->g, &s->plan, &e) != EIN_OK) fail_msg("plan: %s", e.line);
-}
-
-static void free_searched(searched *s)
-{
-    test_costs_free(&s->costs);
-    ein__arena_free(&s->g.arena);
-    ein__arena_free(&s->arena);
-}
 
 static const char *machine_of(int seed, char room[32])
 {
@@ -55,19 +28,6 @@ static const char *machine_of(int seed, char room[32])
 }
 
 /* ---- random graphs ------------------------------------------------------------------------------------ */
-
-/* What the plan predicts is what its program will do. */
-static void assert_bytes(const searched *s, int seed)
-{
-    arena a = {NULL};
-    program p;
-    error e = {0};
-    if (ein__lower(&a, &s->g, &s->plan, &p, &e) != EIN_OK) fail_msg("seed %d: lowering: %s", seed, e.line);
-    if (p.remote_bytes != s->plan.predicted_bytes)
-        fail_msg("seed %d: %lld bytes predicted, %lld lowered", seed, (long long)s->plan.predicted_bytes,
-                 (long long)p.remote_bytes);
-    ein__arena_free(&a);
-}
 
 static void assert_same_text(const searched *s, const searched *t)
 {
@@ -278,214 +238,6 @@ static void test_optimum(void **state)
     }
 }
 
-/* ---- a LLaMA block ------------------------------------------------------------------------------------ */
-
-static const small_llama BLOCK = {.hidden = 4096,
-                                  .heads = 32,
-                                  .kv_heads = 32,
-                                  .head_size = 128,
-                                  .ffn = 11008,
-                                  .layers = 1,
-                                  .batch = 1,
-                                  .seq = 128};
-
-static double resident(const graph *g, const plan *p, int device)
-{
-    double bytes = 0;
-    for (int i = 0; i < g->leaves.n; i++)
-        for (int b = 0; b < p->leaves[i].n_blocks; b++)
-            if ((p->leaves[i].devices[b] & DEV(device)) != 0)
-                bytes +=
-                    ein__leaf_weight(g, &g->leaves.items[i]) * (double)ein__block_numel(&p->leaves[i], b);
-    return bytes;
-}
-
-static void assert_memory(const searched *s)
-{
-    double total = 0;
-    for (int i = 0; i < s->g.leaves.n; i++)
-        total += ein__leaf_weight(&s->g, &s->g.leaves.items[i]) *
-                 (double)ein__value_numel(&s->g, s->g.leaves.items[i].value);
-    assert_true(total > 0);
-    for (int d = 0; d < s->plan.n_devices; d++)
-        assert_true(resident(&s->g, &s->plan, d) <= MEMORY_SLACK * total / s->plan.n_devices + MEMORY_GRACE);
-}
-
-/* Ops that start an exchange between devices. */
-static int count_exchanges(const searched *s)
-{
-    arena a = {NULL};
-    program p;
-    error e = {0};
-    int n = 0;
-    bool seen[256] = {false};
-    if (ein__lower(&a, &s->g, &s->plan, &p, &e) != EIN_OK) fail_msg("lowering: %s", e.line);
-    for (int d = 0; d < p.n_devices; d++)
-        for (int i = 0; i < p.devices[d].n_steps; i++) {
-            const step *x = &p.devices[d].steps[i];
-            if (x->remote_bytes == 0 || x->node < 0 || seen[x->node]) continue;
-            seen[x->node] = true;
-            n++;
-        }
-    ein__arena_free(&a);
-    return n;
-}
-
-/* Weights are cut, attention by heads, and there are two exchanges round attention and two round the MLP. */
-static void assert_tensor_parallel(const searched *s)
-{
-    assert_memory(s);
-    assert_true(count_exchanges(s) <= 4);
-    for (int i = 0; i < s->g.nodes.n; i++) {
-        const node *n = &s->g.nodes.items[i];
-        const choice *c = &s->plan.nodes[i];
-        if (n->product) assert_int_equal(c->n_tuples, 8);
-        if (n->kind != OP_ATTENTION) continue;
-        assert_int_equal(c->n_cuts, 1);
-        assert_int_equal(c->cuts[0].labels[0], ATT_H);
-        assert_int_equal(c->n_tuples, 8);
-    }
-}
-
-static double one_device(const small_llama *m)
-{
-    searched s;
-    ein_graph *g = small_llama_graph(m);
-    search_graph(&s, &g->g, "dgx-a100:0");
-    double us = s.plan.predicted_us;
-    free_searched(&s);
-    ein_graph_free(g);
-    return us;
-}
-
-static void test_prefill_block(void **state)
-{
-    (void)state;
-    searched s;
-    ein_graph *g = small_llama_graph(&BLOCK);
-    search_graph(&s, &g->g, "dgx-a100");
-    assert_tensor_parallel(&s);
-    assert_true(4 * s.plan.predicted_us < one_device(&BLOCK));
-    free_searched(&s);
-    ein_graph_free(g);
-}
-
-static void test_decode_block(void **state)
-{
-    (void)state;
-    small_llama m = BLOCK;
-    searched s;
-    m.seq = 1;
-    m.cache = 1024;
-    ein_graph *g = small_llama_graph(&m);
-    search_graph(&s, &g->g, "dgx-a100");
-    assert_tensor_parallel(&s);
-    for (int i = 0; i < s.g.leaves.n; i++) /* the caches lie by heads */
-        if (s.g.leaves.items[i].kind == LEAF_STATE) assert_int_equal(s.plan.leaves[i].n_blocks, 8);
-    assert_true(3 * s.plan.predicted_us < one_device(&m));
-    free_searched(&s);
-    ein_graph_free(g);
-}
-
-/* Layers are rolled into one body; it costs about as much as that many blocks. */
-static void test_layers(void **state)
-{
-    (void)state;
-    small_llama m = BLOCK;
-    searched one, many;
-    ein_graph *g = small_llama_graph(&m);
-    search_graph(&one, &g->g, "dgx-a100");
-    ein_graph_free(g);
-    m.layers = 32;
-    g = small_llama_graph(&m);
-    search_graph(&many, &g->g, "dgx-a100");
-    assert_int_equal(many.g.loops.n, 1);
-    assert_int_equal(many.plan.n_carries, 1);
-    assert_int_equal(many.plan.n_nodes, one.plan.n_nodes);
-    assert_memory(&many);
-    assert_true(many.plan.predicted_us < 33 * one.plan.predicted_us);
-    assert_true(many.plan.predicted_us > 25 * one.plan.predicted_us);
-    free_searched(&one);
-    free_searched(&many);
-    ein_graph_free(g);
-}
-
-/* Device counts that divide nothing, and more devices than kv heads. */
-static void test_memory(void **state)
-{
-    (void)state;
-    const char *const machines[] = {"dgx-a100:0,1,2", "host:5", "dgx-1", "4xpcie", "2xdgx-a100"};
-    small_llama m = BLOCK;
-    m.kv_heads = 8;
-    m.batch = 3;
-    m.layers = 2;
-    for (int i = 0; i < 5; i++) {
-        searched s;
-        ein_graph *g = small_llama_graph(&m);
-        search_graph(&s, &g->g, machines[i]);
-        assert_memory(&s);
-        free_searched(&s);
-        ein_graph_free(g);
-    }
-}
-
-/* ---- layouts that are given --------------------------------------------------------------------------- */
-
-static ein_status search_fixed(searched *s, const relation *const *leaves, plan *out, error *e)
-{
-    fixed_layouts fixed = {leaves};
-    return ein__search(&s->arena, &s->g, &s->costs.machine, &s->costs.model, &fixed, out, e);
-}
-
-static void test_fixed_layouts(void **state)
-{
-    (void)state;
-    small_llama m = {.hidden = 64,
-                     .heads = 4,
-                     .kv_heads = 2,
-                     .head_size = 16,
-                     .ffn = 176,
-                     .layers = 2,
-                     .batch = 2,
-                     .seq = 3,
-                     .cache = 12};
-    searched s;
-    const relation *fixed[64] = {NULL};
-    relation odd[64];
-    plan p;
-    error e = {0};
-    const i64 heads[] = {0, 3, 4}; /* of 2 x 2 */
-    const devset on[] = {DEV(2), DEV(0) | DEV(1)};
-    ein_graph *g = small_llama_graph(&m);
-    search_graph(&s, &g->g, "host:3");
-    assert_in_range(s.g.leaves.n, 1, 64);
-    for (int i = 0; i < s.g.leaves.n; i++)
-        fixed[i] = s.plan.leaves[i].devices[0] != DEV(HOST) ? &s.plan.leaves[i] : NULL;
-    if (search_fixed(&s, fixed, &p, &e) != EIN_OK) fail_msg("%s", e.line);
-    for (int i = 0; i < p.n_leaves; i++) assert_true(ein__relation_equal(&p.leaves[i], &s.plan.leaves[i]));
-    for (int i = 0; i < s.g.leaves.n; i++) {
-        const leaf *l = &s.g.leaves.items[i];
-        i64 numel = ein__value_numel(&s.g, l->value), *point = ein__arena_get(&s.arena, 3, sizeof *point);
-        fixed[i] = NULL;
-        if (l->kind != LEAF_STATE && l->kind != LEAF_PARAMETER) continue;
-        assert_non_null(point);
-        for (int k = 0; k < 3; k++)
-            point[k] = l->kind == LEAF_STATE ? heads[k] * (numel / 4) : k * (numel / 2);
-        odd[i] = (relation){.n_axes = 1, .n_blocks = 2, .n_partials = 1, .devices = on};
-        odd[i].axes[0] = (axis){.extent = numel, .n_parts = 2, .lo = point, .hi = point + 1};
-        assert_int_equal(ein__relation_canonical(&s.arena, &odd[i]), EIN_OK);
-        assert_int_equal(ein__relation_check(&odd[i], numel, 3, NULL), EIN_OK);
-        fixed[i] = &odd[i];
-    }
-    if (search_fixed(&s, fixed, &p, &e) != EIN_OK) fail_msg("%s", e.line);
-    for (int i = 0; i < p.n_leaves; i++)
-        if (fixed[i] != NULL) assert_true(ein__relation_equal(&p.leaves[i], fixed[i]));
-    s.plan = p;
-    assert_bytes(&s, -1);
-    free_searched(&s);
-    ein_graph_free(g);
-}
-
 /* ---- trouble ------------------------------------------------------------------------------------------ */
 
 /* Nothing but whole copies can be made. */
@@ -588,10 +340,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_graphs), cmocka_unit_test(test_random_graphs_on_slow_devices),
         cmocka_unit_test(test_one_device),    cmocka_unit_test(test_optimum),
-        cmocka_unit_test(test_prefill_block), cmocka_unit_test(test_decode_block),
-        cmocka_unit_test(test_layers),        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_fixed_layouts), cmocka_unit_test(test_incompatible),
-        cmocka_unit_test(test_failing_model), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_incompatible),  cmocka_unit_test(test_failing_model),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,12 +7,16 @@
 #include "core/graph/canonical.h"
 
 #define P(g, name, ...) ein_parameter(g, name, EIN_F32, SHAPE(__VA_ARGS__))
-#define NONE ((ein_tensor){0})
+#define NONE            ((ein_tensor){0})
 
 /* ---- words -------------------------------------------------------------------------------------------- */
 
 /* The canonical form of a graph without errors, which is freed. */
-typedef struct canon { ein_graph *user; graph g; text key; } canon;
+typedef struct canon {
+    ein_graph *user;
+    graph g;
+    text key;
+} canon;
 
 static canon canonical(ein_graph *g)
 {
@@ -68,7 +72,9 @@ static void assert_form(ein_graph *g, const char *expected)
 
 /* ---- identity ----------------------------------------------------------------------------------------- */
 
-typedef struct names { const char *x, *a, *b, *at, *out, *equation; } names;
+typedef struct names {
+    const char *x, *a, *b, *at, *out, *equation;
+} names;
 static const names PLAIN = {"x", "a", "b", "at", "out", "ik,nk->in"};
 
 /* x a^T + rope-like use of a scalar, then b. */
@@ -133,7 +139,10 @@ static ein_graph *turned(const knobs *k)
     x = ein_add(g, ein_map(g, expression, 1, &x), ein_constant(g, EIN_F32, SHAPE(8), table));
     x = ein_reshape(g, ein_rms_norm(g, x, NONE, k->epsilon), SHAPE(1, 1, k->rows, 8));
     ein_scalar position = ein_scalar_input(g, "position"), length = ein_scalar_input(g, "length");
-    ein_attention_options o = {.size = sizeof o, .causal = k->causal, .scale = k->scale, .position = position,
+    ein_attention_options o = {.size = sizeof o,
+                               .causal = k->causal,
+                               .scale = k->scale,
+                               .position = position,
                                .length = k->same_scalar ? position : length};
     ein_tensor y = ein_scaled_dot_product_attention(g, x, x, x, &o);
     ein_tensor z = ein_slice(g, y, 3, k->start, k->start + 4);
@@ -142,11 +151,11 @@ static ein_graph *turned(const knobs *k)
     return g;
 }
 
-#define KNOB(member, x)                                                        \
-    do {                                                                       \
-        knobs k = USUAL;                                                       \
-        k.member = (x);                                                        \
-        assert_different(turned(&USUAL), turned(&k), #member);                 \
+#define KNOB(member, x)                                        \
+    do {                                                       \
+        knobs k = USUAL;                                       \
+        k.member = (x);                                        \
+        assert_different(turned(&USUAL), turned(&k), #member); \
     } while (0)
 
 static void what_counts(void **state)
@@ -480,13 +489,16 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_and_order), cmocka_unit_test(what_counts), cmocka_unit_test(structure_counts),
-        cmocka_unit_test(dead_parts), cmocka_unit_test(effects_stay), cmocka_unit_test(layers_roll),
+        cmocka_unit_test(names_and_order),   cmocka_unit_test(what_counts),
+        cmocka_unit_test(structure_counts),  cmocka_unit_test(dead_parts),
+        cmocka_unit_test(effects_stay),      cmocka_unit_test(layers_roll),
         cmocka_unit_test(key_does_not_grow), cmocka_unit_test(shared_values_go_before),
-        cmocka_unit_test(several_loops), cmocka_unit_test(two_carries), cmocka_unit_test(layers_in_turn),
-        cmocka_unit_test(tapped_layer), cmocka_unit_test(other_width), cmocka_unit_test(tied_weights),
-        cmocka_unit_test(crossed_weights), cmocka_unit_test(layers_that_differ), cmocka_unit_test(states_roll),
-        cmocka_unit_test(deep), cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(several_loops),     cmocka_unit_test(two_carries),
+        cmocka_unit_test(layers_in_turn),    cmocka_unit_test(tapped_layer),
+        cmocka_unit_test(other_width),       cmocka_unit_test(tied_weights),
+        cmocka_unit_test(crossed_weights),   cmocka_unit_test(layers_that_differ),
+        cmocka_unit_test(states_roll),       cmocka_unit_test(deep),
+        cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

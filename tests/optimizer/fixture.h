@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cost model for the tests of the search: exchanges as the exchange module prices them, blocks by a
- * roofline. */
-#ifndef TESTS_OPTIMIZER_COSTS_H
-#define TESTS_OPTIMIZER_COSTS_H
+/* For the tests of the search: a cost model (exchanges as the exchange module prices them, blocks by a
+ * roofline), and a graph with its plan. */
+#ifndef TESTS_OPTIMIZER_FIXTURE_H
+#define TESTS_OPTIMIZER_FIXTURE_H
 
 #include <math.h>
+#include <string.h>
 
-#include "exchange/exchange.h"
+#include "core/graph/canonical.h"
+#include "jit/lower.h"
 #include "optimizer/optimizer.h"
 
 typedef struct test_costs {
@@ -72,5 +74,44 @@ static inline void test_costs_make(test_costs *k, const char *machine_name)
 }
 
 static inline void test_costs_free(test_costs *k) { ein__arena_free(&k->arena); }
+
+/* A plan and all that it stands on. */
+typedef struct searched {
+    arena arena;
+    graph g;
+    test_costs costs;
+    plan plan;
+} searched;
+
+static inline void search_graph(searched *s, const graph *built, const char *machine_name)
+{
+    error e = {0};
+    memset(s, 0, sizeof *s);
+    test_costs_make(&s->costs, machine_name);
+    assert_int_equal(ein__canonicalize(built, &s->g, NULL), EIN_OK);
+    ein_status status = ein__search(&s->arena, &s->g, &s->costs.machine, &s->costs.model, NULL, &s->plan, &e);
+    if (status != EIN_OK) fail_msg("search: %s", e.line);
+    if (ein__plan_check(&s->g, &s->plan, &e) != EIN_OK) fail_msg("plan: %s", e.line);
+}
+
+static inline void free_searched(searched *s)
+{
+    test_costs_free(&s->costs);
+    ein__arena_free(&s->g.arena);
+    ein__arena_free(&s->arena);
+}
+
+/* What the plan predicts is what its program will do. */
+static inline void assert_bytes(const searched *s, int seed)
+{
+    arena a = {NULL};
+    program p;
+    error e = {0};
+    if (ein__lower(&a, &s->g, &s->plan, &p, &e) != EIN_OK) fail_msg("seed %d: lowering: %s", seed, e.line);
+    if (p.remote_bytes != s->plan.predicted_bytes)
+        fail_msg("seed %d: %lld bytes predicted, %lld lowered", seed, (long long)s->plan.predicted_bytes,
+                 (long long)p.remote_bytes);
+    ein__arena_free(&a);
+}
 
 #endif
