@@ -105,14 +105,22 @@ static ein_status make_key(compilation *k)
     if (k->c->target != NULL) TRY(k->c->target->api->identity(key, k->e));
     ein__machine_key(&k->c->machine, key);
     ein__graph_key(&k->p->graph, key);
-    for (int i = 0; i < k->p->graph.leaves.n; i++)
-        if (k->fixed[i] != NULL) {
-            ein__key_int(key, 'f', i);
-            ein__relation_key(k->fixed[i], key);
-        }
     ein__key_int(key, 'c', k->o->counting);
     if (k->o->plan != NULL) ein__key_bytes(key, 'P', k->o->plan, strlen(k->o->plan));
     return ein__text_status(key);
+}
+
+/* The same with the layouts that are placed already; false if there are none. */
+static bool add_fixed_to_key(compilation *k)
+{
+    bool any = false;
+    for (int i = 0; i < k->p->graph.leaves.n; i++)
+        if (k->fixed[i] != NULL) {
+            ein__key_int(&k->key, 'f', i);
+            ein__relation_key(k->fixed[i], &k->key);
+            any = true;
+        }
+    return any;
 }
 
 /* ---- plan, program, code ------------------------------------------------------------------------------ */
@@ -226,8 +234,11 @@ static ein_status make_program(compilation *k)
 {
     if (k->c->target == NULL) return make_plan(k); /* a machine that can only be planned */
     arena scratch = {NULL};
+    /* The plan that a free search found is as good if it lays placed tensors as they are. */
     bool hit = use_entry(k, &scratch);
+    if (!hit && add_fixed_to_key(k)) hit = use_entry(k, &scratch);
     ein__arena_free(&scratch);
+    TRY(ein__text_status(&k->key));
     if (hit) return EIN_OK;
     ein__error_reset(k->e);
     TRY(make_plan(k));

@@ -224,6 +224,17 @@ static ein_status scalars_fit(ein_run *r)
     return EIN_OK;
 }
 
+/* What nothing bounds, attention's positions and lengths, may be any number: past every extent all mean the same, and
+ * none may overflow where it is added. */
+static void tame_scalars(ein_run *r)
+{
+    const i64 far = (i64)1 << 41;
+    for (int i = 0; i < r->p->graph.scalars.n; i++) {
+        if (r->scalars[i] > far) r->scalars[i] = far;
+        if (r->scalars[i] < -far) r->scalars[i] = -far;
+    }
+}
+
 /* Indices of an embedding that come straight from an input are checked here; kernels read no row for others. */
 static ein_status ids_fit(ein_run *r)
 {
@@ -270,6 +281,7 @@ ein_status ein_run_start(ein_run *r)
     TRY(all_bound(r));
     TRY(scalars_fit(r));
     TRY(ids_fit(r));
+    tame_scalars(r);
     if (r->state != NULL) TRY(take_state(r));
     atomic_store(&r->x.stop, 0);
     ein__error_reset(&r->x.error);

@@ -33,6 +33,17 @@ static ein_status add_wait(arena *a, step *s, wait x)
     return EIN_OK;
 }
 
+/* The latest source of event `to` among dependences [lo, hi) that its device does not know to be finished, or -1. */
+static int latest_unknown(const clocks *c, const event_order *o, int lo, int hi)
+{
+    int latest = -1;
+    for (int k = lo; k < hi; k++) {
+        int from = o->dependences[k].from, device = o->events[o->dependences[k].to].device;
+        if (from > latest && c->now[device * c->n_devices + o->events[from].device] < from) latest = from;
+    }
+    return latest;
+}
+
 ein_status ein__assign_waits(arena *a, arena *scratch, program *p, error *e)
 {
     event_order o;
@@ -41,12 +52,11 @@ ein_status ein__assign_waits(arena *a, arena *scratch, program *p, error *e)
     NEW(scratch, c.now, p->n_devices * p->n_devices);
     NEW(scratch, c.at_finish, o.n_events * p->n_devices);
     for (int i = 0; i < p->n_devices * p->n_devices; i++) c.now[i] = -1;
-    for (int i = 0, k = 0; i < o.n_events; i++) {
+    for (int i = 0, lo = 0, hi = 0; i < o.n_events; i++, lo = hi) {
         const event *ev = &o.events[i];
-        for (; k < o.n_dependences && o.dependences[k].to == i; k++) {
-            int from = o.dependences[k].from;
+        while (hi < o.n_dependences && o.dependences[hi].to == i) hi++;
+        for (int from; (from = latest_unknown(&c, &o, lo, hi)) >= 0;) { /* the latest tells of earlier ones */
             const event *source = &o.events[from];
-            if (c.now[ev->device * p->n_devices + source->device] >= from) continue;
             bool same = source->step->region == ev->step->region;
             wait x = {source->device, source->index, same ? ev->iteration - source->iteration : 0};
             TRY(add_wait(a, &p->devices[ev->device].steps[ev->index], x));

@@ -3,6 +3,23 @@
  * them contributes zero for the ids of others. The ids' dimensions are one label. */
 #include "core/graph/builder.h"
 
+#include <inttypes.h>
+
+/* Ids of an input are checked when it is bound; those of a constant are known now. */
+static ein_status check_ids(graph *g, value ids, i64 rows)
+{
+    const value_info *v = &g->values.items[ids];
+    if (v->kind != VALUE_LEAF || g->leaves.items[v->owner].kind != LEAF_CONSTANT) return EIN_OK;
+    const void *data = g->leaves.items[v->owner].data;
+    for (i64 k = 0; k < ein__value_numel(g, ids); k++) {
+        i64 id = v->dtype == EIN_I32 ? ((const int32_t *)data)[k] : ((const i64 *)data)[k];
+        if (id < 0 || id >= rows)
+            REFUSE(EIN_INVALID, "embedding: id %" PRId64 " at place %" PRId64 " of a constant is not in a table of %" PRId64
+                   " rows", id, k, rows);
+    }
+    return EIN_OK;
+}
+
 static ein_status add_embedding(graph *g, const value *operands, value *out)
 {
     node op;
@@ -14,6 +31,7 @@ static ein_status add_embedding(graph *g, const value *operands, value *out)
     dtype = g->values.items[operands[1]].dtype;
     if (dtype != EIN_F32) REFUSE(EIN_DTYPE, "embedding: table is %s, not f32", ein__dtype_name(dtype));
     TRY(ein__check_rank(g, "embedding", "table", operands[1], 2));
+    TRY(check_ids(g, operands[0], table.at[0]));
     if (result.rank == EIN_MAX_RANK) REFUSE(EIN_SHAPE, "embedding: ids have rank %d", result.rank);
     TRY(ein__node_start(g, &op, OP_GATHER, "embedding", 2, operands));
     spec *s = &op.spec;

@@ -61,6 +61,8 @@ static void refused_shapes(void **state)
     REFUSED(EIN_SHAPE, "state_append: 3 rows for state 's' of 2",
             y = ein_state_append(g, ein_state_tensor(g, "s", EIN_F32, SHAPE(2, 3)), INPUT(g, "rows", 3, 3), 0,
                                  (ein_scalar){0}));
+    REFUSED(EIN_INVALID, "embedding: id 2 at place 1 of a constant is not in a table of 2 rows",
+            y = ein_embedding(g, ein_constant(g, EIN_I32, SHAPE(3), (int32_t[]){1, 2, 0}), x));
     REFUSED(EIN_INVALID, "state_append: operand 0 is not a state tensor",
             y = ein_state_append(g, x, x, 0, (ein_scalar){0}));
 }
@@ -477,6 +479,30 @@ static void values_out_of_range(void **state)
     session_close(&s);
 }
 
+/* A causal mask's position may be any number: it only says what is seen. */
+static void far_positions(void **state)
+{
+    static const struct { int64_t position; double seen[2]; } cases[] = {
+        {0, {1, 2}}, {1, {2, 3}}, {-1, {0, 1}}, {2, {3, 3}}, {INT64_MAX, {3, 3}}, {INT64_MIN, {0, 0}}};
+    float q[2] = {0}, kv[3] = {1, 3, 5}, y[2];
+    session s;
+    (void)state;
+    session_open(&s, "host:2");
+    ein_tensor k = INPUT(s.g, "kv", 1, 1, 3, 1);
+    ein_attention_options o = {.size = sizeof o, .causal = 1, .position = ein_scalar_input(s.g, "p")};
+    ein_output(s.g, "y", ein_scaled_dot_product_attention(s.g, INPUT(s.g, "q", 1, 1, 2, 1), k, k, &o));
+    session_start(&s);
+    assert_int_equal(ein_run_input(s.r, "q", q, sizeof q), EIN_OK);
+    assert_int_equal(ein_run_input(s.r, "kv", kv, sizeof kv), EIN_OK);
+    assert_int_equal(ein_run_output(s.r, "y", y, sizeof y), EIN_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) { /* means of 1, 3, 5 */
+        assert_int_equal(ein_run_scalar(s.r, "p", cases[i].position), EIN_OK);
+        session_once(&s);
+        assert_near(y, cases[i].seen, 2);
+    }
+    session_close(&s);
+}
+
 static void refused_states(void **state)
 {
     session s, other;
@@ -578,7 +604,7 @@ int main(void)
         cmocka_unit_test(refused_weights), cmocka_unit_test(refused_parameters), cmocka_unit_test(refused_compiles),
         cmocka_unit_test(refused_plans),   cmocka_unit_test(refused_cuts),       cmocka_unit_test(refused_bindings),
         cmocka_unit_test(missing_bindings), cmocka_unit_test(values_out_of_range), cmocka_unit_test(refused_states),
-        cmocka_unit_test(null_runs),       cmocka_unit_test(planned_only),
+        cmocka_unit_test(far_positions), cmocka_unit_test(null_runs),       cmocka_unit_test(planned_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
