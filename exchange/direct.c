@@ -30,26 +30,6 @@ typedef struct dims {
 
 /* ---- problem ------------------------------------------------------------------------------------------- */
 
-static uint32_t arguments(const expr *x, int n_states)
-{
-    uint32_t found = 0;
-    for (int i = 0; i < x->n; i++)
-        if (x->nodes[i].op == X_ARG) found |= 1u << (x->nodes[i].a % n_states);
-    return found;
-}
-
-uint32_t ein__exchange_used(const merge *m, int result, bool partials)
-{
-    if (m == NULL) return 1;
-    uint32_t used = m->finalize[result].n > 0 ? arguments(&m->finalize[result], m->n_states) : 1u << result;
-    for (uint32_t before = 0; partials && before != used;) {
-        before = used;
-        for (int s = 0; s < m->n_states; s++)
-            if ((before >> s & 1) != 0) used |= arguments(&m->combine[s], m->n_states);
-    }
-    return used;
-}
-
 static int first_used(const exchange_problem *p)
 {
     int s = 0;
@@ -84,7 +64,7 @@ static ein_status check_problem(const exchange_problem *p, error *e)
     if (p->to->n_partials != 1 || (p->merge == NULL && p->states[s]->n_partials != 1))
         return ein__fail(e, EIN_INTERNAL, "exchange: %d partials without a merge",
                          p->to->n_partials * p->states[s]->n_partials);
-    uint32_t needed = ein__exchange_used(p->merge, p->result, p->states[s]->n_partials > 1);
+    uint32_t needed = ein__merge_used(p->merge, p->result, p->states[s]->n_partials > 1);
     if ((needed & ~p->used) != 0)
         return ein__fail(e, EIN_INTERNAL, "exchange: states %#x are used, result %d needs %#x", p->used,
                          p->result, needed);
@@ -364,7 +344,7 @@ static void find_form(const exchange_problem *p, exchange *x)
     for (uint32_t before = 0; several && before != walked;) {
         before = walked;
         for (int s = 0; s < p->n_states; s++)
-            if ((p->used >> s & 1) != 0 && (arguments(&p->merge->combine[s], p->n_states) & before) != 0)
+            if ((p->used >> s & 1) != 0 && (ein__expr_arguments(&p->merge->combine[s], p->n_states) & before) != 0)
                 walked |= 1u << s;
     }
     x->row_states = p->used & ~walked;

@@ -14,7 +14,7 @@ typedef struct exchange_problem {
     int n_states;                        /* 1 where nothing is pending */
     const relation *states[MAX_STATES];  /* all in the index space of the result; same cuts and partials but
                                             for broadcast axes (exchange uses the states named by `used`) */
-    uint32_t used;                       /* bit set of the states that the result needs: ein__exchange_used */
+    uint32_t used;                       /* bit set of the states that the result needs: ein__merge_used */
     const merge *merge;                  /* NULL: finished (n_partials = 1) */
     int result;                          /* which finalizer */
     ein_dtype dtype;
@@ -50,10 +50,6 @@ typedef struct exchange {
     i64 local_bytes[MAX_DEVICES]; /* that each device's kernels touch in its own memory */
     i64 host_bytes[MAX_DEVICES];  /* and in the process's */
 } exchange;
-
-/* The states that `result` needs: those of its finalizer and, if partials are combined, those that the
- * combination of these reads in turn. 1 for no merge. */
-uint32_t ein__exchange_used(const merge *m, int result, bool partials);
 
 /* Direct family: every destination pulls every box from its holders (its own copy first, then spread over
  * the holders), in one step. A block of `to` that its device already holds, whole and finished, is pulled

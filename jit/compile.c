@@ -12,6 +12,7 @@
 #include "core/base/alloc.h"
 #include "core/base/identity.h"
 #include "core/graph/canonical.h"
+#include "jit/compiler/dump.h"
 #include "jit/context.h"
 #include "jit/costs.h"
 #include "jit/lower.h"
@@ -297,6 +298,7 @@ static ein_status compile(compilation *k, const graph *user)
     if (k->apart) TRY(use_form(k, user, false));
     TRY(make_key(k));
     TRY(make_program(k));
+    for (int i = 0; i < p->program.n_kernels; i++) ein__kernel_dump(&p->program.kernels[i]);
     fill_stats(p);
     TRY(print_texts(p));
     if (k->c->target == NULL) return EIN_OK;

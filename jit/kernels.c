@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "core/base/alloc.h"
-#include "jit/compiler/dump.h"
 #include "jit/context.h"
 
 enum { MAX_GROUPS = 8 };
@@ -88,7 +87,6 @@ ein_status ein__kernels_compile(ein_program *p, text *objects, int *n_objects, e
         groups[g].counting = p->counting;
         groups[g].object = &objects[g];
     }
-    for (int k = 0; k < p->program.n_kernels; k++) ein__kernel_dump(&p->program.kernels[k]);
     ein_status s = *n_objects > 0 ? fill_groups(p, &scratch, groups, *n_objects) : EIN_OK;
     if (s == EIN_OK) s = run_groups(groups, *n_objects, e);
     else ein__fail(e, s, "out of memory for the kernels' list");

@@ -4,8 +4,6 @@
 
 #include "jit/lower.h"
 
-enum { MAX_BOXES = 64 };
-
 /* The op while it is lowered. */
 typedef struct op_work {
     lowering *w;
@@ -65,9 +63,9 @@ static ein_status fetch_operand(op_work *k, int o)
 /* ---- launches ----------------------------------------------------------------------------------------- */
 
 /* Where the op writes: `n` views, each a state or result of which map, in an instance. */
-typedef struct target_view { const instance *x; int state; const index_map *block_map, *map; } target_view;
+typedef struct output_slot { const instance *x; int state; const index_map *block_map, *map; } output_slot;
 
-static ein_status output_view(op_work *k, const target_view *t, int tuple, int device, const label_box *box, view *out)
+static ein_status output_view(op_work *k, const output_slot *t, int tuple, int device, const label_box *box, view *out)
 {
     const relation *r = &t->x->states[t->state];
     int block = ein__tuple_block(t->block_map, k->c, tuple);
@@ -81,7 +79,7 @@ static ein_status output_view(op_work *k, const target_view *t, int tuple, int d
     return EIN_OK;
 }
 
-static ein_status launch_box(op_work *k, job *j, const target_view *outs, int tuple, int device)
+static ein_status launch_box(op_work *k, job *j, const output_slot *outs, int tuple, int device)
 {
     lowering *w = k->w;
     launch l = {.kind = STEP_KERNEL};
@@ -95,7 +93,7 @@ static ein_status launch_box(op_work *k, job *j, const target_view *outs, int tu
 }
 
 /* Run the op's kernel for every tuple, device and box; operands must have been fetched. */
-static ein_status launch_all(op_work *k, job_mode mode, int stage, const target_view *outs, int n_outs)
+static ein_status launch_all(op_work *k, job_mode mode, int stage, const output_slot *outs, int n_outs)
 {
     job *j;
     NEW(k->w->scratch, j, 1);
@@ -143,12 +141,12 @@ static ein_status finished_result(op_work *k, int r, instance **out)
 
 static ein_status lower_final(op_work *k)
 {
-    target_view outs[MAX_RESULTS];
+    output_slot outs[MAX_RESULTS];
     const spec *s = &k->node->spec;
     instance *made[MAX_RESULTS];
     for (int r = 0; r < s->n_results; r++) {
         TRY(finished_result(k, r, &made[r]));
-        outs[r] = (target_view){made[r], 0, &s->results[r], &s->results[r]};
+        outs[r] = (output_slot){made[r], 0, &s->results[r], &s->results[r]};
     }
     TRY(launch_all(k, JOB_FINAL, 0, outs, s->n_results));
     for (int r = 0; r < s->n_results; r++) ein__instance_append(&k->w->values[k->node->results[r]], made[r]);
@@ -170,7 +168,7 @@ static ein_status pending_result(op_work *k, int r, int *const *buffers, instanc
     NEW(w->scratch, x, 1);
     x->pending = true;
     x->n_states = s->n_states;
-    x->used = ein__exchange_used(s->merge, r, true);
+    x->used = ein__merge_used(s->merge, r, true);
     x->merge = s->merge;
     x->result = r;
     x->space = SPACE_BUFFER;
@@ -191,7 +189,7 @@ static ein_status lower_pending(op_work *k)
     lowering *w = k->w;
     const spec *s = &k->node->spec;
     int *buffers[MAX_STATES];
-    target_view outs[MAX_STATES];
+    output_slot outs[MAX_STATES];
     for (int q = 0; q < s->n_states; q++) {
         int r = 0;
         while (r < s->n_results && !map_inside(&s->states[q], &s->results[r])) r++;
@@ -202,7 +200,7 @@ static ein_status lower_pending(op_work *k)
         TRY(ein__relation_state(w->scratch, s, q, r, k->c, &x->states[q]));
         TRY(ein__state_buffers(w, &x->states[q], EIN_F32, NULL, &buffers[q]));
         x->buffers[q] = buffers[q];
-        outs[q] = (target_view){x, q, &s->states[q], &s->results[r]};
+        outs[q] = (output_slot){x, q, &s->states[q], &s->results[r]};
     }
     TRY(launch_all(k, JOB_STATES, 0, outs, s->n_states));
     for (int r = 0; r < s->n_results; r++) {
@@ -215,31 +213,13 @@ static ein_status lower_pending(op_work *k)
 
 /* ---- two steps: statistic, exchange, apply ------------------------------------------------------------- */
 
-/* A spec whose only result is the statistic: the result without the two-step labels. */
-static ein_status statistic_spec(op_work *k, int stage, spec *out)
-{
-    const spec *s = &k->node->spec;
-    merge *m;
-    *out = *s;
-    out->results[0].n = 0;
-    for (int i = 0; i < s->results[0].n; i++)
-        if (!(s->two_step >> s->results[0].terms[i].label & 1))
-            out->results[0].terms[out->results[0].n++] = s->results[0].terms[i];
-    out->states[0] = out->results[0];
-    out->n_states = out->n_results = 1;
-    out->two_step = 0;
-    TRY(ein__merge_make(k->w->scratch, k->node->stages[stage].kind, 1.0, &m));
-    out->merge = m;
-    return EIN_OK;
-}
-
 static ein_status lower_stage(op_work *k, int stage, instance **list)
 {
     lowering *w = k->w;
     spec *s;
     instance *x;
     NEW(w->scratch, s, 1);
-    TRY(statistic_spec(k, stage, s));
+    TRY(ein__statistic_spec(w->scratch, k->node, stage, s));
     NEW(w->scratch, x, 1);
     *x = (instance){.pending = true, .n_states = 1, .used = 1, .merge = s->merge, .space = SPACE_BUFFER};
     TRY(ein__relation_state(w->scratch, s, 0, 0, k->c, &x->states[0]));
@@ -250,7 +230,7 @@ static ein_status lower_stage(op_work *k, int stage, instance **list)
     statistic->spec = *s;
     op_work sub = *k;
     sub.node = statistic;
-    target_view out = {x, 0, &s->results[0], &s->results[0]};
+    output_slot out = {x, 0, &s->results[0], &s->results[0]};
     TRY(launch_all(&sub, JOB_STAGE, stage, &out, 1));
     *list = x;
     int o = k->n_operands++;
@@ -265,17 +245,10 @@ static ein_status lower_two_step(op_work *k)
     NEW(k->w->scratch, lists, MAX_STAGES);
     for (int stage = 0; stage < k->node->n_stages; stage++) TRY(lower_stage(k, stage, &lists[stage]));
     TRY(finished_result(k, 0, &made));
-    target_view out = {made, 0, &k->node->spec.results[0], &k->node->spec.results[0]};
+    output_slot out = {made, 0, &k->node->spec.results[0], &k->node->spec.results[0]};
     TRY(launch_all(k, JOB_APPLY, 0, &out, 1));
     ein__instance_append(&k->w->values[k->node->results[0]], made);
     return EIN_OK;
-}
-
-static bool cuts_any(const choice *c, uint32_t labels)
-{
-    for (int i = 0; i < c->n_cuts; i++)
-        if (c->cuts[i].n_parts > 1 && (labels >> c->cuts[i].labels[0] & 1)) return true;
-    return false;
 }
 
 ein_status ein__lower_node(lowering *w, int node_index)
@@ -293,7 +266,7 @@ ein_status ein__lower_node(lowering *w, int node_index)
         k->n_operands = o + 1;
         TRY(fetch_operand(k, o));
     }
-    if (cuts_any(k->c, n->spec.two_step)) return lower_two_step(k);
-    bool pending = cuts_any(k->c, ein__spec_aggregated(&n->spec)) || ein__node_leaves_states(n);
+    if (ein__choice_cuts(k->c, n->spec.two_step)) return lower_two_step(k);
+    bool pending = ein__choice_cuts(k->c, ein__spec_aggregated(&n->spec)) || ein__node_leaves_states(n);
     return pending ? lower_pending(k) : lower_final(k);
 }

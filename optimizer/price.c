@@ -7,7 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_BOXES = 64 }; /* of a tuple; lowering takes no more */
 
 /* ---- moves -------------------------------------------------------------------------------------------- */
 
@@ -187,33 +186,10 @@ ein_status ein__price_finish(prices *p, int list, ein_dtype dtype, double *secon
 
 /* ---- options ------------------------------------------------------------------------------------------ */
 
-static bool cuts_any(const choice *c, uint32_t labels)
-{
-    for (int i = 0; i < c->n_cuts; i++)
-        if (c->cuts[i].n_parts > 1 && (labels >> c->cuts[i].labels[0] & 1) != 0) return true;
-    return false;
-}
-
-/* States that a result needs, those that their combination reads included. */
-static uint32_t used_states(const merge *m, int result)
-{
-    const expr *f = &m->finalize[result];
-    uint32_t used = f->n == 0 ? 1u << result : 0, before = 0;
-    for (int i = 0; i < f->n; i++)
-        if (f->nodes[i].op == X_ARG) used |= 1u << f->nodes[i].a;
-    while (used != before) {
-        before = used;
-        for (int k = 0; k < m->n_states; k++)
-            for (int i = 0; i < m->combine[k].n && (before >> k & 1) != 0; i++)
-                if (m->combine[k].nodes[i].op == X_ARG) used |= 1u << m->combine[k].nodes[i].a % m->n_states;
-    }
-    return used;
-}
-
 static ein_status pending(prices *p, const spec *s, int result, const choice *c, int *out)
 {
     placed x = {.merge = s->merge, .result = result, .n_states = s->n_states};
-    x.used = used_states(s->merge, result);
+    x.used = ein__merge_used(s->merge, result, true);
     for (int k = 0; k < s->n_states; k++) {
         relation r;
         TRY(ein__relation_state(p->a, s, k, result, c, &r));
@@ -225,22 +201,13 @@ static ein_status pending(prices *p, const spec *s, int result, const choice *c,
 /* A statistic is made in parts, joined, and given to all devices that work on its row. */
 static ein_status add_statistics(prices *p, const node *n, option *o)
 {
-    spec s = n->spec;
-    s.results[0].n = 0;
-    s.two_step = 0;
-    s.n_states = s.n_results = 1;
-    for (int i = 0; i < n->spec.results[0].n; i++)
-        if ((n->spec.two_step >> n->spec.results[0].terms[i].label & 1) == 0)
-            s.results[0].terms[s.results[0].n++] = n->spec.results[0].terms[i];
-    s.states[0] = s.results[0];
     double block = o->seconds;
     for (int i = 0; i < n->n_stages; i++) {
-        merge *m;
+        spec s;
         relation r;
         move way;
         int from, to;
-        TRY(ein__merge_make(p->a, n->stages[i].kind, 1.0, &m));
-        s.merge = m;
+        TRY(ein__statistic_spec(p->a, n, i, &s));
         TRY(pending(p, &s, 0, &o->choice, &from));
         TRY(ein__relation_finished(p->a, &s, 0, &o->choice, &r));
         TRY(ein__pool_relation(&p->pool, &r, &to));
@@ -292,7 +259,7 @@ static ein_status make_option(prices *p, const node *n, option *o)
         TRY(ein__relation_need(p->a, s, k, c, &r));
         TRY(ein__pool_relation(&p->pool, &r, &o->needs[k]));
     }
-    bool parts = cuts_any(c, ein__spec_aggregated(s)) || ein__node_leaves_states(n);
+    bool parts = ein__choice_cuts(c, ein__spec_aggregated(s)) || ein__node_leaves_states(n);
     for (int k = 0; k < s->n_results; k++) {
         if (parts) {
             TRY(pending(p, s, k, c, &o->results[k]));
@@ -301,7 +268,7 @@ static ein_status make_option(prices *p, const node *n, option *o)
         TRY(ein__relation_finished(p->a, s, k, c, &r));
         TRY(ein__pool_finished(&p->pool, &r, &o->results[k]));
     }
-    return cuts_any(c, s->two_step) && o->seconds >= 0 ? add_statistics(p, n, o) : EIN_OK;
+    return ein__choice_cuts(c, s->two_step) && o->seconds >= 0 ? add_statistics(p, n, o) : EIN_OK;
 }
 
 /* A state is shared by programs, and not all of their appends can cut labels as one. */

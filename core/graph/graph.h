@@ -113,6 +113,9 @@ typedef struct graph {
 
 struct ein_graph { graph g; };
 
+/* OP_ROW cut along its two-step label: the spec of statistic `stage`, whose only result is the row's number (the
+ * result without the two-step labels), merged like the stage. On `a`. */
+ein_status ein__statistic_spec(arena *a, const node *n, int stage, spec *out);
 /* A pure view: the result is the operand under another shape. It has no kernel and no choice. */
 bool ein__node_is_view(const node *n);
 /* A user's kernel writes states: where these are not the results, the merge finishes them, uncut or not. */

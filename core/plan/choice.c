@@ -212,6 +212,13 @@ int ein__tuple_boxes(const spec *s, const choice *c, int tuple, int room, label_
     return n;
 }
 
+bool ein__choice_cuts(const choice *c, uint32_t labels)
+{
+    for (int i = 0; i < c->n_cuts; i++)
+        if (c->cuts[i].n_parts > 1 && (labels >> c->cuts[i].labels[0] & 1) != 0) return true;
+    return false;
+}
+
 /* ---- verifier ----------------------------------------------------------------------------------------- */
 
 static ein_status check_points(const spec *s, const cut *c, error *e)

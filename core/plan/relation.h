@@ -64,7 +64,11 @@ int ein__tuple_partial(const spec *s, const choice *c, int tuple);
 /* Boxes of label space that make up a tuple: one, unless a group of labels is cut inside. Writes at most
  * `room` boxes, returns how many there are. */
 typedef struct label_box { i64 lo[MAX_LABELS], len[MAX_LABELS]; } label_box;
+enum { MAX_BOXES = 64 }; /* a tuple of more is refused */
 int ein__tuple_boxes(const spec *s, const choice *c, int tuple, int room, label_box *out);
+
+/* Does the choice cut one of these labels (a bit set)? */
+bool ein__choice_cuts(const choice *c, uint32_t labels);
 
 /* One uncut block on a set of devices. */
 ein_status ein__relation_whole(arena *a, i64 numel, devset devices, relation *out);

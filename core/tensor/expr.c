@@ -212,3 +212,11 @@ void ein__expr_key(const expr *x, text *key)
         if (operands > 2) ein__key_int(key, 'c', node->c);
     }
 }
+
+uint32_t ein__expr_arguments(const expr *x, int n)
+{
+    uint32_t found = 0;
+    for (int i = 0; i < x->n; i++)
+        if (x->nodes[i].op == X_ARG) found |= 1u << (x->nodes[i].a % n);
+    return found;
+}

@@ -68,3 +68,15 @@ void ein__merge_key(const merge *m, text *key)
     ein__key_int(key, 'r', m->n_results);
     for (int i = 0; i < m->n_results; i++) ein__expr_key(&m->finalize[i], key);
 }
+
+uint32_t ein__merge_used(const merge *m, int result, bool partials)
+{
+    if (m == NULL) return 1;
+    uint32_t used = m->finalize[result].n > 0 ? ein__expr_arguments(&m->finalize[result], m->n_states) : 1u << result;
+    for (uint32_t before = 0; partials && before != used;) {
+        before = used;
+        for (int s = 0; s < m->n_states; s++)
+            if ((before >> s & 1) != 0) used |= ein__expr_arguments(&m->combine[s], m->n_states);
+    }
+    return used;
+}

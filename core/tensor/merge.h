@@ -28,6 +28,9 @@ typedef enum merge_kind { MERGE_SUM, MERGE_MAX, MERGE_MIN, MERGE_SOFTMAX, MERGE_
  * softmax, Milakov and Gimelshein 2018). MERGE_SOFTMAX_STATE: the same, results m, l, o. `scale` multiplies the
  * result of MERGE_SUM (mean: 1/n; else 1). */
 ein_status ein__merge_make(arena *a, merge_kind kind, double scale, merge **out);
+/* The states (bit set) that `result` needs: those of its finalizer and, if partials are combined, those that
+ * their combination reads in turn. 1 for no merge. */
+uint32_t ein__merge_used(const merge *m, int result, bool partials);
 void ein__merge_key(const merge *m, text *key);
 
 #endif

@@ -12,7 +12,7 @@
 #include "core/base/file.h"
 #include "jit/compiler/compiler.h"
 #include "jit/compiler/object.h"
-#include "jit/compiler/program.h"
+#include "jit/compiler/process.h"
 #include "jit/compiler/report.h"
 #include "jit/compiler/scratch.h"
 
@@ -28,12 +28,12 @@ static ein_status find_compiler(text *path, error *e)
     static const char *const names[] = {"cc", "gcc", "clang"};
     const char *named = getenv("EIN_CC");
     if (named != NULL && named[0] != 0) {
-        if (ein__program_find(named, path)) return EIN_OK;
+        if (ein__process_find(named, path)) return EIN_OK;
         TRY(ein__text_status(path));
         return ein__fail(e, EIN_NO_DEVICE, "no C compiler: EIN_CC is \"%.160s\", which is no program", named);
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (ein__program_find(names[i], path)) return EIN_OK;
+        if (ein__process_find(names[i], path)) return EIN_OK;
         TRY(ein__text_status(path));
     }
     return ein__fail(e, EIN_NO_DEVICE,
@@ -81,7 +81,7 @@ static ein_status start(const job_files *f, int n_options, text *log, int *code,
 {
     const char *argv[N_OPTIONS + 6] = {f->compiler.bytes, "-o", f->object.bytes, f->source.bytes, "-lm"};
     for (int i = 0; i < n_options; i++) argv[5 + i] = options[i];
-    TRY(ein__program_run(argv, f->folder.bytes, f->log.bytes, code, e));
+    TRY(ein__process_run(argv, f->folder.bytes, f->log.bytes, code, e));
     ein__text_free(log);
     return ein__file_read(f->log.bytes, LOG_LIMIT, false, log, e);
 }
@@ -143,7 +143,7 @@ static ein_status add_version(const job_files *f, text *key, error *e)
     const char *argv[] = {f->compiler.bytes, "--version", NULL};
     text log = {0};
     int code;
-    TRY(ein__program_run(argv, f->folder.bytes, f->log.bytes, &code, e));
+    TRY(ein__process_run(argv, f->folder.bytes, f->log.bytes, &code, e));
     ein_status status = ein__file_read(f->log.bytes, LOG_LIMIT, false, &log, e);
     const char *line = ein__text_get(&log);
     if (status == EIN_OK && (code != 0 || line[0] == 0))

@@ -69,8 +69,8 @@ typedef struct statistic {
     double identity;
 } statistic;
 
-/* Rows that move to places known in the run: row s of the input goes to place scalar + first + s of the output,
- * if that is one of its n_places. */
+/* Rows that move to places known in the run: row s of the input goes to place scalar + first + s of the
+ * output, if that is one of its n_places. */
 typedef struct shift {
     int scalar; /* -1: none */
     i64 first, n_rows, n_places, row_stride, place_stride;

@@ -26,8 +26,10 @@ static ein_status emit(arena *a, const job *j, launch *out, error *e)
     const node *x = j->node;
     expr_node nodes[MAX_STAGES][3];
     expr combine[MAX_STAGES];
+    int given = j->mode == JOB_STAGE ? j->stage : j->mode == JOB_APPLY ? x->n_stages : 0;
     nest n = {.what = "row", .n_labels = x->spec.n_labels, .box = j->box, .aggregated = x->spec.two_step,
-              .n_in = j->n_in, .in = j->in, .out = &j->out[0], .last = &x->body, .everywhere = true};
+              .n_in = x->spec.n_operands + given, .in = j->in, .out = &j->out[0], .last = &x->body,
+              .everywhere = true};
     (void)e;
     if (j->mode == JOB_FINAL) {
         n.n_statistics = x->n_stages;

@@ -136,7 +136,7 @@ static inline void random_states(problem *q, const int *factors, int n, bool hos
         p->merge = m;
         p->n_states = m->n_states;
     }
-    p->used = ein__exchange_used(p->merge, 0, whole.n_partials > 1);
+    p->used = ein__merge_used(p->merge, 0, whole.n_partials > 1);
     uint32_t lacks = (uint32_t)pick_int(q, 0, 1) << (whole.n_axes - 1) | (uint32_t)pick_int(q, 0, 1);
     for (int s = 0; s < p->n_states; s++) {
         lacking_state(q, &whole, s + 1 < p->n_states ? lacks : 0, &q->states[s]);

@@ -95,7 +95,7 @@ static void make(problem *q, int n_devices, exchange *x)
     q->p.n_devices = n_devices;
     q->p.dtype = EIN_F32;
     q->p.n_states = q->p.n_states > 0 ? q->p.n_states : 1;
-    q->p.used = ein__exchange_used(q->p.merge, q->p.result, q->states[0].n_partials > 1);
+    q->p.used = ein__merge_used(q->p.merge, q->p.result, q->states[0].n_partials > 1);
     for (int s = 0; s < q->p.n_states; s++) q->p.states[s] = &q->states[s];
     q->p.to = &q->to;
     if (ein__exchange_direct(&q->a, &q->p, x, &e) != EIN_OK) fail_msg("%s", e.line);

@@ -31,6 +31,9 @@ void remove_directory(char *path);
 void trial_add_weights(const trial *t, ein_weights *w);
 /* Compile; fails the test with the context's error. */
 ein_program *compile_program(ein_context *c, const ein_graph *g, const ein_compile_options *o);
+/* The plan of `g` with its first parameter in two uneven pieces, [0, at) on device 1 and the rest on device 0,
+ * as no search would lay it; free it. */
+char *odd_plan(ein_context *c, const ein_graph *g, i64 at);
 ein_program_stats program_stats(const ein_program *p);
 
 /* Bind inputs and scalars (outputs and state are the caller's to bind). */

@@ -149,6 +149,42 @@ static void names_hit(void **state)
     assert_true(is_hit_knobs(*state, &k));
 }
 
+/* A product that is worth cutting, with its labels named by `letters`: which one is cut; -1: none. */
+static int wide(const char *cache, const char *letters, ein_program_stats *stats)
+{
+    ein_graph *g = NULL;
+    ein_context *c = open_context("host:2", cache);
+    char equation[16];
+    int cut = -1;
+    assert_int_equal(ein_graph_create(&g), EIN_OK);
+    ein_tensor operands[2] = {ein_input(g, "x", EIN_F32, SHAPE(256, 512)),
+                              ein_input(g, "w", EIN_F32, SHAPE(512, 256))};
+    snprintf(equation, sizeof equation, "%.2s,%.2s->%c%c", letters, letters + 1, letters[0], letters[2]);
+    ein_output(g, "y", ein_einsum(g, equation, 2, operands));
+    ein_program *p = compile_program(c, g, NULL);
+    *stats = program_stats(p);
+    for (int i = 0; i < 3; i++) {
+        char entry[32];
+        snprintf(entry, sizeof entry, "{\"labels\":[\"%c\"]", letters[i]);
+        if (strstr(ein_program_plan(p), entry) != NULL) cut = i;
+    }
+    ein_program_free(p);
+    ein_graph_free(g);
+    ein_context_free(c);
+    return cut;
+}
+
+/* A plan that cuts a label, found under one name of the label and used under another. */
+static void letters_of_cuts_hit(void **state)
+{
+    ein_program_stats first, second;
+    int cut = wide(*state, "ikn", &first);
+    assert_true(cut >= 0);
+    assert_int_equal(wide(*state, "abc", &second), cut);
+    assert_int_equal(first.searches, 1);
+    assert_int_equal(second.searches + second.compiles, 0);
+}
+
 #define KNOB(member, x)                                                         \
     do {                                                                        \
         knobs k = USUAL;                                                        \
@@ -223,24 +259,38 @@ static void forced_plans_miss(void **state)
     free(plan);
 }
 
-/* Layouts that are placed already are part of the identity. */
+/* Compile with `w` in context c. */
+static ein_program_stats compile_with(ein_context *c, const ein_graph *g, ein_weights *w, const char *plan)
+{
+    ein_compile_options o = FRESH_OPTIONS;
+    o.weights = w;
+    o.plan = plan;
+    ein_program *p = compile_program(c, g, &o);
+    ein_program_stats s = program_stats(p);
+    ein_program_free(p);
+    return s;
+}
+
+/* Layouts that are placed already are part of the identity, unless they are those that are free to choose. */
 static void placed_weights_count(void **state)
 {
     ein_context *c = open_context("host:2", *state);
     ein_graph *g = build(&USUAL);
-    ein_weights *w = NULL;
+    char *plan = odd_plan(c, g, 30);
     trial t;
     trial_make(&t, g);
-    assert_int_equal(ein_weights_create(&w, c), EIN_OK);
-    trial_add_weights(&t, w);
-    ein_compile_options o = FRESH_OPTIONS;
-    o.weights = w;
-    ein_program *first = compile_program(c, g, &o), *second = compile_program(c, g, &o);
-    assert_int_equal(program_stats(first).searches, 0); /* the entry of the free layouts */
-    assert_int_equal(program_stats(second).searches, 1);
-    ein_program_free(first);
-    ein_program_free(second);
-    ein_weights_free(w);
+    for (int odd = 0; odd < 2; odd++) {
+        ein_weights *w = NULL;
+        assert_int_equal(ein_weights_create(&w, c), EIN_OK);
+        trial_add_weights(&t, w);
+        compile_with(c, g, w, odd ? plan : NULL);
+        ein_program_stats first = compile_with(c, g, w, NULL), again = compile_with(c, g, w, NULL);
+        assert_int_equal(first.searches, odd);
+        assert_int_equal(first.compiles, odd ? first.kernels : 0);
+        assert_int_equal(again.searches + again.compiles, 0);
+        ein_weights_free(w);
+    }
+    free(plan);
     trial_free(&t);
     ein_graph_free(g);
     ein_context_free(c);
@@ -364,6 +414,7 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "--child") == 0) return child(argv[2]);
     const struct CMUnitTest tests[] = {
         IN_DIRECTORY(names_hit),
+        IN_DIRECTORY(letters_of_cuts_hit),
         IN_DIRECTORY(changes_miss),
         IN_DIRECTORY(spellings_stay_apart),
         IN_DIRECTORY(machines_miss),

@@ -238,30 +238,6 @@ static void foreign_and_no_store(void **state)
 
 /* ---- the first layout binds --------------------------------------------------------------------------- */
 
-/* The plan of `g` with parameter w in two uneven pieces that no search would choose; free it. */
-static char *odd_plan(ein_context *c, const ein_graph *g, i64 at)
-{
-    ein_program *p = compile_program(c, g, NULL);
-    text t = {0};
-    int index = 0;
-    while (p->graph.leaves.items[index].kind != LEAF_PARAMETER) index++;
-    i64 numel = ein__value_numel(&p->graph, p->graph.leaves.items[index].value);
-    const i64 lo[2] = {0, at}, hi[2] = {at, numel};
-    const devset devices[2] = {DEV(1), DEV(0)};
-    relation *r = &p->plan.leaves[index];
-    memset(r, 0, sizeof *r);
-    r->n_axes = 1;
-    r->axes[0] = (axis){.extent = numel, .n_parts = 2, .lo = lo, .hi = hi};
-    r->n_blocks = 2;
-    r->n_partials = 1;
-    r->devices = devices;
-    assert_int_equal(ein__plan_print(&p->graph, &p->plan, &t), EIN_OK);
-    char *out = strdup(ein__text_get(&t));
-    ein__text_free(&t);
-    ein_program_free(p);
-    return out;
-}
-
 static void first_layout_binds(void **state)
 {
     ein_context *c = open_context("host:2", *state);

@@ -17,7 +17,7 @@
 #include "core/base/alloc.h"
 #include "core/base/file.h"
 #include "jit/compiler/compiler.h"
-#include "jit/compiler/program.h"
+#include "jit/compiler/process.h"
 #include "tests/core/kernel/bodies.h"
 
 typedef struct unit { arena a; host_module *module; host_entry entry[N_BODIES]; } unit;
@@ -366,7 +366,7 @@ static void test_same_bits(void **state)
     unsetenv("EIN_CC");
     all_results(a, N);
     for (int i = 0; i < 3; i++) {
-        if (i == 2 && !ein__program_find("clang", &clang)) break;
+        if (i == 2 && !ein__process_find("clang", &clang)) break;
 #ifndef __x86_64__
         if (i == 1) continue;
 #endif

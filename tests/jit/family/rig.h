@@ -165,11 +165,12 @@ static inline void rig_compile_device(const kernel_text *k)
         ein__error_reset(&e);
         if (status == EIN_NO_DEVICE) break;
         if (x.spill_bytes != 0 || x.stack_bytes != 0)
-            fail_msg("%s: %d bytes spilled, %d of stack\n%s", architectures[i], x.spill_bytes, x.stack_bytes, k->body);
+            fail_msg("%s: %d bytes spilled, %d of stack\n%s", architectures[i], x.spill_bytes, x.stack_bytes,
+                     k->body);
         assert_true(x.shared_bytes <= 48 * 1024);
         if (getenv("RIG_VERBOSE") != NULL)
-            printf("%s: %d registers, %d bytes shared, %.0f ms\n", architectures[i], x.registers, x.shared_bytes,
-                   x.compile_ms);
+            printf("%s: %d registers, %d bytes shared, %.0f ms\n", architectures[i], x.registers,
+                   x.shared_bytes, x.compile_ms);
     }
     ein__text_free(&source);
 }
@@ -300,7 +301,8 @@ static inline void rig_compare(const rig *r, const view *v, const double *expect
     const float *got = rig_floats(r, v);
     for (i64 i = 0; i < r->sizes[v->place.index]; i++) {
         double want = expected[i], off = fabs((double)got[i] - want);
-        if (isnan(want) ? isnan(got[i]) : (double)got[i] == want || off <= tolerance * (1 + fabs(want))) continue;
+        bool near = (double)got[i] == want || off <= tolerance * (1 + fabs(want));
+        if (isnan(want) ? isnan(got[i]) : near) continue;
         fail_msg("element %lld: %.9g, expected %.9g\n%s", (long long)i, (double)got[i], want,
                  r->launch.kind == STEP_KERNEL ? r->launch.kernel.body : "(product)");
     }

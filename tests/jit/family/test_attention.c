@@ -29,7 +29,8 @@ static void dense(const i64 *len, const char *order, i64 *strides)
 
 static void begin(rig *r, const problem *p, const char *const orders[4])
 {
-    const i64 len[] = {p->b, p->h, p->g, p->s, p->t, p->d, p->e}, lo[] = {0, 0, 0, p->first_s, p->first_t, 0, 0};
+    const i64 len[] = {p->b, p->h, p->g, p->s, p->t, p->d, p->e};
+    const i64 lo[] = {0, 0, 0, p->first_s, p->first_t, 0, 0};
     i64 strides[MAX_LABELS] = {0};
     rig_begin(r, OP_ATTENTION, ATT_LABELS, len, lo);
     for (int i = 0; i < 3; i++) {
@@ -43,7 +44,9 @@ static void begin(rig *r, const problem *p, const char *const orders[4])
     dense(len, orders[3], strides);
     rig_out(r, strides, 2);
     rig_merge(r, p->n_out == 1 ? MERGE_SOFTMAX : MERGE_SOFTMAX_STATE, 1);
-    r->node.attention = (attention_attrs){p->causal, 0.7, p->position < 0 ? -1 : POSITION, p->length < 0 ? -1 : LENGTH};
+    r->node.attention = (attention_attrs){.causal = p->causal, .scale = 0.7};
+    r->node.attention.position = p->position < 0 ? -1 : POSITION;
+    r->node.attention.length = p->length < 0 ? -1 : LENGTH;
     r->scalars[POSITION] = p->position;
     r->scalars[LENGTH] = p->length;
     r->job.mode = p->n_out == 1 ? JOB_FINAL : JOB_STATES;
@@ -94,7 +97,9 @@ static void expect_row(const rig *r, const problem *p, i64 *at, double *const wa
 static void check(const problem *p)
 {
     static const char *const orders[][4] = {
-        {"bhgsd", "bhtd", "bhte", "bhgse"}, {"bshgd", "bthd", "bthe", "bshge"}, {"dbhgs", "bhdt", "ehbt", "ebhgs"}};
+        {"bhgsd", "bhtd", "bhte", "bhgse"},
+        {"bshgd", "bthd", "bthe", "bshge"},
+        {"dbhgs", "bhdt", "ehbt", "ebhgs"}};
     rig r;
     double *want[3];
     i64 at[ATT_LABELS] = {0};
@@ -115,7 +120,8 @@ static void check(const problem *p)
 /* Every tile shape and both ends of every chunk: head sizes around the multiples of 16 and 64, and long ones. */
 static void head_sizes(void **state)
 {
-    static const i64 sizes[][2] = {{1, 1}, {3, 5}, {16, 16}, {64, 64}, {80, 72}, {128, 128}, {200, 100}, {256, 256}, {300, 600}};
+    static const i64 sizes[][2] = {{1, 1},     {3, 5},     {16, 16},   {64, 64},  {80, 72},
+                                   {128, 128}, {200, 100}, {256, 256}, {300, 600}};
     (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (i64 s = 7; s < 100; s += 35)
@@ -154,24 +160,31 @@ static void positions(void **state)
 static void empty(void **state)
 {
     (void)state;
-    check(&(problem){.b = 1, .h = 1, .g = 1, .s = 3, .t = 0, .d = 8, .e = 8, .position = -1, .length = -1, .n_out = 1});
-    check(&(problem){.b = 1, .h = 1, .g = 1, .s = 3, .t = 0, .d = 8, .e = 8, .position = -1, .length = -1, .n_out = 3});
-    check(&(problem){.b = 1, .h = 1, .g = 1, .s = 0, .t = 5, .d = 8, .e = 8, .position = -1, .length = -1, .n_out = 1});
+    problem p = {.b = 1, .h = 1, .g = 1, .s = 3, .t = 0, .d = 8, .e = 8, .position = -1, .length = -1, .n_out = 1};
+    check(&p);
+    p.n_out = 3;
+    check(&p);
+    p.s = 0;
+    p.t = 5;
+    check(&p);
 }
 
 /* A NaN in a query reaches its row and no other; scores of -inf hide a key, one of 1e38 takes all. */
 static void special(void **state)
 {
     static const char *const orders[4] = {"bhgsd", "bhtd", "bhte", "bhgse"};
-    const problem p = {.b = 1, .h = 1, .g = 1, .s = 4, .t = 40, .d = 2, .e = 2, .position = -1, .length = -1, .n_out = 1};
+    const problem p = {.b = 1, .h = 1, .g = 1, .s = 4, .t = 40, .d = 2, .e = 2, .position = -1, .length = -1,
+                       .n_out = 1};
     rig r;
     (void)state;
     begin(&r, &p, orders);
-    float *q = rig_floats(&r, &r.job.in[0]), *k = rig_floats(&r, &r.job.in[1]) + 1, *v = rig_floats(&r, &r.job.in[2]) + 2;
+    float *q = rig_floats(&r, &r.job.in[0]), *k = rig_floats(&r, &r.job.in[1]) + 1;
+    const float *v = rig_floats(&r, &r.job.in[2]) + 2;
     for (int s = 0; s < 4; s++)
         for (int i = 0; i < 2; i++) q[s * r.job.in[0].stride[ATT_S] + i] = i == 0;
     q[r.job.in[0].stride[ATT_S] + 1] = NAN;
-    for (int t = 0; t < 40; t++) k[t * r.job.in[1].stride[ATT_T]] = t == 33 ? 1e38f : t == 5 ? -INFINITY : -2e38f;
+    for (int t = 0; t < 40; t++)
+        k[t * r.job.in[1].stride[ATT_T]] = t == 33 ? 1e38f : t == 5 ? -INFINITY : -2e38f;
     rig_run(&r);
     const float *o = rig_floats(&r, &r.job.out[0]) + 2;
     for (int s = 0; s < 4; s++)
@@ -190,8 +203,9 @@ static void one_text(void **state)
     hash128 keys[3];
     (void)state;
     for (int i = 0; i < 3; i++) {
-        const problem p = {.b = 1 + i, .h = 2, .g = 1 + i, .s = 100 + i, .t = 30 * i, .d = 64, .e = 64, .causal = true,
-                           .position = i == 2 ? 4 : -1, .length = i == 1 ? 9 : -1, .first_t = i, .n_out = 1};
+        const problem p = {.b = 1 + i, .h = 2, .g = 1 + i, .s = 100 + i, .t = 30 * i, .d = 64, .e = 64,
+                           .causal = true, .position = i == 2 ? 4 : -1, .length = i == 1 ? 9 : -1, .first_t = i,
+                           .n_out = 1};
         rig r;
         begin(&r, &p, orders);
         rig_run(&r);

@@ -38,7 +38,8 @@ static void runs(void **state)
         for (i64 i = 0; i < 5; i++) {
             want[1 + 3 * i] = 0;
             for (i64 j = 0; j < cols; j++)
-                want[1 + 3 * i] += (double)rig_floats(&r, &r.job.in[0])[2 + i * (cols + 1) + j] * (double)(j + 11);
+                want[1 + 3 * i] +=
+                    (double)rig_floats(&r, &r.job.in[0])[2 + i * (cols + 1) + j] * (double)(j + 11);
         }
         rig_run(&r);
         rig_compare(&r, &r.job.out[0], want, 1e-4);
@@ -53,8 +54,9 @@ static void grids(void **state)
         {"n_i", 7}, {" 3 + n_i*2 ", 17}, {"(n_i + 1) * n_j / 4 - 1", 5}, {"cdiv(n_i * n_j, 4)", 6},
         {"cdiv(n_i,(n_j))", 3}, {"20 - 3 - 2", 15}, {"0", 0}};
     static const struct { const char *source; const char *what; } bad[] = {
-        {"", "column 1"}, {"n_k", "column 3"}, {"n_i +", "column 6"}, {"n_i / 0", "column"}, {"(n_i", "column 5"},
-        {"cdiv(n_i, 0)", "column"}, {"n_i x", "column 5"}, {"n_j - n_i", "-4"}, {"99999999999999999999", "column"},
+        {"", "column 1"}, {"n_k", "column 3"}, {"n_i +", "column 6"}, {"n_i / 0", "column"},
+        {"(n_i", "column 5"}, {"cdiv(n_i, 0)", "column"}, {"n_i x", "column 5"}, {"n_j - n_i", "-4"},
+        {"99999999999999999999", "column"},
         {"4000000000 * 4000000000", "column"}};
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {

@@ -105,7 +105,8 @@ static void permuted(void **state)
 /* Sums, maxima, minima and means over the last, the first and all labels, as states and finished. */
 static void reductions(void **state)
 {
-    static const struct { i64 rows, cols; } sizes[] = {{1, 1}, {3, 700}, {90, 64}, {200, 33}, {40, 5}, {0, 7}, {5, 0}};
+    static const struct { i64 rows, cols; } sizes[] = {{1, 1},   {3, 700}, {90, 64}, {200, 33},
+                                                       {40, 5}, {0, 7},   {5, 0}};
     (void)state;
     for (int i = 0; i < 7; i++)
         for (int kind = 0; kind < 4; kind++)
@@ -144,7 +145,7 @@ static void nan_reaches(void **state)
         }
 }
 
-/* A merge that is none of the built-in ones: log of a sum of exponentials, kept as the sum's logarithm. */
+/* A merge that is none of the built-in ones: a product, finished by an expression. */
 static void own_merge(void **state)
 {
     (void)state;
@@ -186,7 +187,8 @@ static void scalar(void **state)
     rig_begin(&r, OP_MAP, 0, NULL, NULL);
     rig_in(&r, N(0), 3);
     rig_out(&r, N(0), 2);
-    body(&r, "pow(abs(x0), 1.5) + erf(x0) + tanh(x0) + exp(sin(x0)) + cos(x0) + log(2 + x0) + rsqrt(2 + x0) - relu(x0)");
+    body(&r, "pow(abs(x0), 1.5) + erf(x0) + tanh(x0) + exp(sin(x0)) + cos(x0) + log(2 + x0) + rsqrt(2 + x0) -"
+             " relu(x0)");
     check_map(&r);
     rig_end(&r);
 }

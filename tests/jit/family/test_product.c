@@ -21,7 +21,8 @@ static void check(rig *r, step_kind kind, int n_batch)
     const view *a = &r->job.in[0], *b = &r->job.in[1], *c = &r->job.out[0];
     do {
         double *to = &want[rig_index(r, c, at)];
-        double x = (double)rig_floats(r, a)[rig_index(r, a, at)] * (double)rig_floats(r, b)[rig_index(r, b, at)];
+        double x = (double)rig_floats(r, a)[rig_index(r, a, at)];
+        x *= (double)rig_floats(r, b)[rig_index(r, b, at)];
         *to = *to == (double)CANARY ? x : *to + x;
     } while (rig_any(r) && rig_next(r, at));
     rig_run(r);
@@ -83,7 +84,8 @@ static void scores(void **state)
     }
 }
 
-/* Not products for a library: k of two separate dimensions, no unit stride, an operand's own sum, an empty k. */
+/* Not products for a library: k of two separate dimensions, no unit stride, an operand's own sum, a result
+ * with gaps, an empty k. */
 static void left_to_maps(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _POSIX_C_SOURCE 200809L
-#include "jit/compiler/program.h"
+#include "jit/compiler/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@ static bool is_program(const char *path)
     return stat(path, &s) == 0 && S_ISREG(s.st_mode) && access(path, X_OK) == 0;
 }
 
-bool ein__program_find(const char *name, text *path)
+bool ein__process_find(const char *name, text *path)
 {
     const size_t before = path->n;
     const char *list = getenv("PATH");
@@ -94,7 +94,7 @@ static int start(const char *const *argv, char **environment, const char *log, p
     return problem;
 }
 
-ein_status ein__program_run(const char *const *argv, const char *folder, const char *log, int *code,
+ein_status ein__process_run(const char *const *argv, const char *folder, const char *log, int *code,
                             error *e)
 {
     arena a = {NULL};
