@@ -269,6 +269,15 @@ static bool group_fits(const spec *s, const cut *c)
     return ok && ein__spec_role(s, c->labels[0]) != ROLE_TWO_STEP;
 }
 
+/* Boxes of one tuple would each write the whole partial state: an aggregated part must be a single box. */
+static bool parts_are_boxes(const spec *s, const cut *k)
+{
+    const label_box base = {{0}, {0}};
+    for (int p = 0; p < k->n_parts; p++)
+        if (split_range(s, k->labels, k->n_labels, k->at[p], k->at[p + 1], &base, 0, 0, NULL) > 1) return false;
+    return true;
+}
+
 static ein_status check_cut(const spec *s, const choice *c, int i, error *e)
 {
     const cut *k = &c->cuts[i];
@@ -285,7 +294,11 @@ static ein_status check_cut(const spec *s, const choice *c, int i, error *e)
     if (k->n_labels > 1 && !group_fits(s, k))
         return ein__fail(e, EIN_NO_PLAN, "labels %s.. are not neighbours in every operand and result",
                          s->labels[k->labels[0]].name);
-    return check_points(s, k, e);
+    TRY(check_points(s, k, e));
+    if (ein__spec_role(s, k->labels[0]) == ROLE_AGGREGATED && !parts_are_boxes(s, k))
+        return ein__fail(e, EIN_NO_PLAN, "aggregated labels %s.. are cut into parts of several boxes",
+                         s->labels[k->labels[0]].name);
+    return EIN_OK;
 }
 
 ein_status ein__choice_check(const spec *s, const choice *c, int n_devices, error *e)

@@ -116,7 +116,7 @@ typedef struct program {
     int n_buffers;
     buffer *buffers;
     i64 n_table;
-    i64 *table;        /* constant words, copied to every device that reads them */
+    i64 *table;        /* constant words; a device that cannot read them in place gets a copy */
     i64 remote_bytes;  /* predicted, one run, all iterations */
     int n_steps;       /* of all devices, loop bodies once */
     int max_args, max_sources; /* of one step */

@@ -88,7 +88,8 @@ i64 ein__relation_numel(const relation *r); /* product of the extents */
 bool ein__block_view(const relation *r, int block, const index_map *m, const label_box *box, i64 *offset,
                      i64 stride[MAX_LABELS]);
 
-/* Verifiers. choice: cuts legal (granules, whole labels, groups neighbours, points rising, devices present).
+/* Verifiers. choice: cuts legal (granules, whole labels, groups neighbours, aggregated groups in parts of one box,
+ * points rising, devices present).
  * relation: parts of each axis disjoint and covering, every (block, partial) somewhere. */
 ein_status ein__choice_check(const spec *s, const choice *c, int n_devices, error *e);
 ein_status ein__relation_check(const relation *r, i64 numel, int n_devices, error *e);

@@ -23,7 +23,8 @@ typedef void (*ein_progress_fn)(void *user, const char *stage, double fraction);
 typedef struct ein_context_options {
     size_t size;             /* sizeof(ein_context_options) */
     const char *machine;     /* "host:4" (4 shares of this machine), a preset's name, a machine file, or JSON
-                                text; NULL: "host:1". Presets and files can be planned, not run. */
+                                text; NULL: "host:1". Presets can be planned, not run; of files and texts those
+                                that say "host": true can. */
     const char *cache_dir;   /* NULL: EIN_CACHE_DIR, else $XDG_CACHE_HOME/ein, else ~/.cache/ein */
     int no_cache;            /* 1: neither read nor write the cache */
     ein_progress_fn progress; /* NULL: none */

@@ -203,6 +203,22 @@ static void two_carries(void **state)
     check(g);
 }
 
+/* Two carries that start as the same value and part at once. */
+static void common_start(void **state)
+{
+    (void)state;
+    ein_graph *g = new_graph();
+    ein_tensor x = ein_input(g, "x", EIN_F32, SHAPE(4, 8)), y = x;
+    for (int i = 0; i < 4; i++) {
+        ein_tensor sum = ein_add(g, x, y);
+        y = ein_silu(g, sum);
+        x = ein_relu(g, sum);
+    }
+    ein_output(g, "x", x);
+    ein_output(g, "y", y);
+    check(g);
+}
+
 /* Two values that change places: each is the other's next. */
 static void exchanged_carries(void **state)
 {
@@ -361,6 +377,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forty_layers_are_two), cmocka_unit_test(tied_model),
         cmocka_unit_test(encoder_and_decoder),  cmocka_unit_test(two_carries),
+        cmocka_unit_test(common_start),
         cmocka_unit_test(exchanged_carries),    cmocka_unit_test(carried_view),
         cmocka_unit_test(start_is_used_after),  cmocka_unit_test(tapped),
         cmocka_unit_test(read_later),           cmocka_unit_test(two_layers_back),

@@ -344,6 +344,27 @@ static void two_carries(void **state)
     free_canon(&c);
 }
 
+/* Two carries that start as the same value and part at once. */
+static void common_start(void **state)
+{
+    (void)state;
+    ein_graph *g = new_graph();
+    ein_tensor x = IN(g, "x", 4), y = x;
+    for (int i = 0; i < 4; i++) {
+        ein_tensor sum = ein_add(g, x, y);
+        y = ein_silu(g, sum);
+        x = ein_relu(g, sum);
+    }
+    ein_output(g, "x", x);
+    ein_output(g, "y", y);
+    canon c = canonical(g);
+    assert_int_equal(c.g.nodes.n, 3);
+    assert_int_equal(c.g.loops.n, 1);
+    assert_int_equal(c.g.loops.items[0].count, 4);
+    assert_int_equal(c.g.loops.items[0].n_carries, 2);
+    free_canon(&c);
+}
+
 /* Two kinds of layers in turn are one layer of twice the length. */
 static void layers_in_turn(void **state)
 {
@@ -494,6 +515,7 @@ int main(void)
         cmocka_unit_test(effects_stay),      cmocka_unit_test(layers_roll),
         cmocka_unit_test(key_does_not_grow), cmocka_unit_test(shared_values_go_before),
         cmocka_unit_test(several_loops),     cmocka_unit_test(two_carries),
+        cmocka_unit_test(common_start),
         cmocka_unit_test(layers_in_turn),    cmocka_unit_test(tapped_layer),
         cmocka_unit_test(other_width),       cmocka_unit_test(tied_weights),
         cmocka_unit_test(crossed_weights),   cmocka_unit_test(layers_that_differ),
