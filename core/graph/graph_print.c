@@ -185,7 +185,7 @@ static void key_nodes(const graph *g, text *key)
     ein__key_int(key, KEY_NODES, g->nodes.n);
     for (int i = 0; i < g->nodes.n; i++) {
         const node *n = &g->nodes.items[i];
-        key_string(key, KEY_NODES, n->name); /* it heads the kernels' texts */
+        key_string(key, KEY_NODES, n->name); /* plans name it */
         ein__node_key(n, key);
         for (int k = 0; k < n->spec.n_operands; k++) ein__key_int(key, KEY_OPERANDS, n->operands[k]);
         for (int r = 0; r < n->spec.n_results; r++) ein__key_int(key, KEY_RESULTS, n->results[r]);

@@ -21,7 +21,7 @@ static ein_status read_options(graph *g, const ein_attention_options *given, i64
     }
     if (!isfinite(o.scale)) REFUSE(EIN_INVALID, "%s: scale is %g", attention_name, o.scale);
     out->causal = o.causal != 0;
-    out->scale = o.scale != 0 ? o.scale : d > 0 ? 1 / sqrt((double)d) : 1;
+    out->scale = o.scale != 0 ? o.scale : 1 / sqrt((double)d);
     TRY(ein__check_scalar(g, attention_name, o.position, &out->position));
     return ein__check_scalar(g, attention_name, o.length, &out->length);
 }
@@ -43,6 +43,9 @@ static ein_status check_attention(graph *g, const value *operands, const dims *q
     if (q->at[3] != k->at[3])
         REFUSE(EIN_SHAPE, "%s: head sizes of q and k are %" PRId64 " and %" PRId64, attention_name, q->at[3],
                k->at[3]);
+    if (q->at[3] == 0 || v->at[3] == 0)
+        REFUSE(EIN_SHAPE, "%s: head sizes of q and v are %" PRId64 " and %" PRId64 "; at least 1", attention_name,
+               q->at[3], v->at[3]);
     return EIN_OK;
 }
 

@@ -240,7 +240,9 @@ static void attention_call(maker *m)
 {
     ein_tensor x = pick(m), out[3];
     shape have = shape_of(m, x), q = random_factors(m, shape_numel(&have), 4), k, v;
+    if (q.at[3] == 0) q.at[3] = 1, q.at[dice_below(&m->d, 3)] = 0;
     i64 heads = q.at[1] > 0 ? q.at[1] : 1, groups = dice_range(&m->d, 1, 4), t = random_extent(m), e = random_extent(m);
+    if (e == 0) e = 1;
     while (heads % groups != 0) groups--;
     if (q.at[1] == 0) groups = 1;
     if (q.at[0] * q.at[1] * q.at[2] * t * (q.at[3] + e) > MOST_POINTS) t = 2;

@@ -26,7 +26,7 @@
 #include "tests/harness/random_plan.h"
 #include "tests/harness/trial.h"
 
-enum { CASES = 300, MOST_OPS = 12, MOST_DEVICES = 9, MAX_PARTS = 512, SECONDS = 120, MOST_SHRUNK = 5 };
+enum { CASES = 300, MOST_OPS = 12, MOST_DEVICES = 9, MAX_PARTS = 512, SECONDS = 120, MOST_SHRUNK = 5, MAX_JOBS = 16 };
 
 typedef struct property_case {
     uint64_t seed;
@@ -45,7 +45,9 @@ static property_case make_case(uint64_t seed)
 {
     dice d = dice_make(seed, 1000000);
     property_case c = {.seed = seed};
-    c.ops = (int)from_environment("EIN_OPS", dice_range(&d, 1, MOST_OPS));
+    int ops = dice_range(&d, 1, MOST_OPS);
+    if (dice_chance(&d, 50)) ops = dice_range(&d, 1, ops);
+    c.ops = (int)from_environment("EIN_OPS", ops);
     c.devices = (int)from_environment("EIN_DEVICES", dice_range(&d, 1, MOST_DEVICES));
     return c;
 }
@@ -113,19 +115,23 @@ static bool run_case(const property_case *c, bool loud, const char *cache)
     return ok;
 }
 
-static bool passes(const property_case *c, bool loud, const char *cache)
+static pid_t start_case(const property_case *c, bool loud, const char *cache)
 {
-    int status;
-    if (from_environment("EIN_FORK", 1) == 0) return run_case(c, loud, cache);
+    static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}; /* cmocka would go on with the tests */
     fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
-    if (child == 0) {
-        static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}; /* cmocka would go on with the tests */
-        for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) signal(fatal[i], SIG_DFL);
-        alarm(SECONDS);
-        _exit(run_case(c, loud, cache) ? 0 : 1);
-    }
+    if (child > 0) return child;
+    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) signal(fatal[i], SIG_DFL);
+    alarm(SECONDS);
+    _exit(run_case(c, loud, cache) ? 0 : 1);
+}
+
+static bool passes(const property_case *c, bool loud, const char *cache)
+{
+    int status;
+    if (from_environment("EIN_FORK", 1) == 0) return run_case(c, loud, cache); /* for a debugger */
+    pid_t child = start_case(c, loud, cache);
     assert_int_equal(waitpid(child, &status, 0), child);
     if (loud && WIFSIGNALED(status)) fprintf(stderr, "FAILED: signal %d\n", WTERMSIG(status));
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
@@ -159,24 +165,59 @@ static void shrink(property_case *c, const char *cache)
     *c = s;
 }
 
+/* Shrink and print. */
+static void report(uint64_t seed, const char *cache)
+{
+    property_case c = make_case(seed);
+    passes(&c, true, cache);
+    shrink(&c, cache);
+    fprintf(stderr, "\nsmaller:\n");
+    passes(&c, true, cache);
+}
+
+/* Cases first, first + 1, ..., as many at a time as there are cores; returns how many failed, the first ones in
+ * `seeds`. */
+static long run_all(uint64_t first, long n, const char *cache, uint64_t seeds[MOST_SHRUNK])
+{
+    struct { pid_t child; uint64_t seed; } now[MAX_JOBS];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), jobs = cores < 1 ? 1 : cores > MAX_JOBS ? MAX_JOBS : cores, failed = 0;
+    long running = 0, started = 0;
+    while (started < n || running > 0) {
+        int status, i = 0;
+        if (started < n && running < jobs) {
+            property_case c = make_case(first + (uint64_t)started++);
+            now[running].child = start_case(&c, false, cache);
+            now[running++].seed = c.seed;
+            continue;
+        }
+        pid_t child = waitpid(-1, &status, 0);
+        while (i < running && now[i].child != child) i++;
+        assert_true(i < running);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+            fprintf(stderr, "seed %llu fails\n", (unsigned long long)now[i].seed);
+            if (failed < MOST_SHRUNK) seeds[failed] = now[i].seed;
+            failed++;
+        }
+        now[i] = now[--running];
+    }
+    return failed;
+}
+
 static void random_programs(void **state)
 {
-    (void)state;
-    long first = from_environment("EIN_SEED", 1), shrunk = 0, failed = 0;
-    long n = from_environment("EIN_CASES", getenv("EIN_SEED") != NULL ? 1 : CASES);
-    bool loud = getenv("EIN_SEED") != NULL && n == 1;
+    bool one = getenv("EIN_SEED") != NULL && from_environment("EIN_CASES", 1) == 1;
+    uint64_t first = (uint64_t)from_environment("EIN_SEED", 1), seeds[MOST_SHRUNK] = {first};
+    long n = one ? 1 : from_environment("EIN_CASES", CASES), failed;
     char *cache = make_directory();
-    for (long i = 0; i < n; i++) {
-        property_case c = make_case((uint64_t)(first + i));
-        if (passes(&c, loud, cache)) continue;
-        failed++;
-        fprintf(stderr, "seed %ld fails\n", first + i);
-        if (shrunk++ >= MOST_SHRUNK || getenv("EIN_KEEP") != NULL) continue;
-        if (!loud) passes(&c, true, cache);
-        shrink(&c, cache);
-        fprintf(stderr, "\nsmaller:\n");
-        passes(&c, true, cache);
+    (void)state;
+    if (one) {
+        property_case c = make_case(first);
+        failed = !passes(&c, true, cache);
+    } else {
+        failed = run_all(first, n, cache, seeds);
     }
+    for (int i = 0; i < failed && i < MOST_SHRUNK && from_environment("EIN_SHRINK", 1) != 0; i++)
+        report(seeds[i], cache);
     remove_directory(cache);
     if (failed > 0) fail_msg("%ld of %ld random programs failed", failed, n);
 }

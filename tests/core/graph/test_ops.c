@@ -197,6 +197,10 @@ static void attention_refused(void **state)
           attend(g, D4(2, 8, 5, 16), D4(2, 8, 7, 16), D4(2, 8, 6, 16)));
     FAILS(EIN_SHAPE, "scaled_dot_product_attention: head sizes of q and k are 16 and 8",
           attend(g, D4(2, 8, 5, 16), D4(2, 8, 7, 8), D4(2, 8, 7, 16)));
+    FAILS(EIN_SHAPE, "scaled_dot_product_attention: head sizes of q and v are 0 and 16; at least 1",
+          attend(g, D4(2, 8, 5, 0), D4(2, 8, 7, 0), D4(2, 8, 7, 16)));
+    FAILS(EIN_SHAPE, "scaled_dot_product_attention: head sizes of q and v are 16 and 0; at least 1",
+          attend(g, D4(2, 8, 5, 16), D4(2, 8, 7, 16), D4(2, 8, 7, 0)));
     FAILS(EIN_SHAPE, "scaled_dot_product_attention: q [2,3] has rank 2, not 4",
           ein_scaled_dot_product_attention(g, x, x, x, NULL));
     ein_attention_options unset = {.causal = 1}, bad = {.size = sizeof bad, .position = {9}};
