@@ -117,7 +117,8 @@ EIN_API ein_tensor ein_scaled_dot_product_attention(ein_graph *g, ein_tensor q, 
 EIN_API void ein_scaled_dot_product_attention_partial(ein_graph *g, ein_tensor q, ein_tensor k, ein_tensor v,
                                                       const ein_attention_options *options, ein_tensor out[3]);
 
-/* ids i32 or i64 [...], table [rows, d] -> [..., d]. An id outside the table fails the run. */
+/* ids i32 or i64 [...], table [rows, d] -> [..., d]. An id outside the table fails the run, in a
+ * constant the call. */
 EIN_API ein_tensor ein_embedding(ein_graph *g, ein_tensor ids, ein_tensor table);
 
 /* ---- views ----------------------------------------------------------------------------------------- */

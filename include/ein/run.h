@@ -21,12 +21,13 @@ EIN_API ein_status ein_run_output(ein_run *run, const char *name, void *data, si
 EIN_API ein_status ein_run_scalar(ein_run *run, const char *name, int64_t value);
 EIN_API ein_status ein_run_state(ein_run *run, ein_state *state);
 
-/* DLPack tensors (DLTensor of dlpack.h, any version since 0.6) on the CPU, row-major. */
+/* DLPack tensors (DLTensor of dlpack.h, any version since 0.6) on the CPU, row-major, of the declared type and shape. */
 struct DLTensor;
 EIN_API ein_status ein_run_input_dlpack(ein_run *run, const char *name, const struct DLTensor *tensor);
 EIN_API ein_status ein_run_output_dlpack(ein_run *run, const char *name, struct DLTensor *tensor);
 
-/* Start; returns at once. Fails with EIN_INVALID if something is not bound (the message names it). */
+/* Start; returns at once. Fails with EIN_INVALID if something is not bound, a scalar or id is out of range, or the
+ * state is in use or undefined (the message names it). */
 EIN_API ein_status ein_run_start(ein_run *run);
 /* Wait for the end. EIN_CANCELLED after a cancel. Blocks. */
 EIN_API ein_status ein_run_wait(ein_run *run);

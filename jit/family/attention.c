@@ -28,7 +28,7 @@ typedef struct tiling {
     int queries, keys;             /* of a tile */
     int row;                       /* row length of q and p in shared memory: queries + 1 */
     bool resident;                 /* all chunks of q stay in shared memory */
-    int unroll;                    /* of loops around phases and of the hot ones, on the device */
+    int unroll;                    /* of the hot loops, on the device */
     int p_side;                    /* threads along the queries of p; the others along keys */
     int o_side;                    /* threads along the columns of o; the others along queries */
     int o_rows, o_columns;         /* of o per thread */
@@ -60,7 +60,8 @@ static void tile(const job *j, tiling *t)
     if (rows_of(j) <= 8 && t->e_chunk % 32 == 0) t->queries = 8;
     t->keys = t->queries == 64 || (t->queries == 32 && t->resident && size > 128) ? 32 : 64;
     t->row = t->queries + 1;
-    t->unroll = t->queries <= 16 ? 4 : 8;
+    /* Measured: what makes the device's assembler spill least. */
+    t->unroll = t->queries == 8 ? 2 : t->queries == 16 ? 1 : t->queries == 32 && t->keys == 32 ? 8 : 4;
     t->p_side = t->queries < SIDE ? t->queries : SIDE;
     t->split = t->queries <= 16 && t->e_chunk % 32 == 0;
     t->o_side = t->split ? t->e_chunk : SIDE;
@@ -202,10 +203,10 @@ static void column(text *b, const char *first, const char *n)
     ADD(";\n");
 }
 
-static void load_begin(text *b, const tiling *t, const char *pad, int rows, int columns)
+static void load_begin(text *b, const char *pad, int rows, int columns)
 {
     int nx = load_width(columns);
-    ADD("%sUNROLL_DEV(%d)\n%sfor (int i = 0; i < %d; i += %d)\n", pad, t->unroll, pad, rows, THREADS / nx);
+    ADD("%sUNROLL_DEV(8)\n%sfor (int i = 0; i < %d; i += %d)\n", pad, pad, rows, THREADS / nx);
     ADD("%s    for (int c = 0; c < %d; c += %d)\n", pad, columns, nx);
     ADD("%s        STEP2(y, %d, x, %d) {\n%s            ", pad, THREADS / nx, nx, pad);
 }
@@ -215,7 +216,7 @@ static void load_queries(text *b, const job *j, const tiling *t)
     const char *pad = t->resident ? "    " : "            ";
     int columns = t->d_chunk * (t->resident ? t->d_chunks : 1);
     short_text d = ein__name("%d", t->d);
-    load_begin(b, t, pad, t->queries, columns);
+    load_begin(b, pad, t->queries, columns);
     column(b, t->resident ? "c" : "c0 + c", t->d % t->d_chunk != 0 ? d.s : NULL);
     ADD("%s            qq[(c + x) * %d + i + y] = LD(q, q_at[i + y] + j%s) * scale;\n%s        }\n", pad,
         t->row, factor(&j->in[0], ATT_D, " * q_d"), pad);
@@ -226,7 +227,7 @@ static void load_keys(text *b, const job *j, const tiling *t)
 {
     const char *pad = "            ";
     short_text d = ein__name("%d", t->d);
-    load_begin(b, t, pad, t->keys, t->d_chunk);
+    load_begin(b, pad, t->keys, t->d_chunk);
     column(b, "c0 + c", t->d % t->d_chunk != 0 ? d.s : NULL);
     ADD("%s            const int n = t0 + i + y < n_seen ? t0 + i + y : n_seen - 1;\n", pad);
     ADD("%s            kv[(i + y) * %d + c + x] = LD(k, k_at + n * k_t + j%s);\n",
@@ -239,7 +240,7 @@ static void load_values(text *b, const job *j, const tiling *t, int h)
     const char *pad = "        ";
     short_text first = ein__name("%d + c", h * t->e_chunk), n = ein__name("%d", t->e_width);
     bool exact = t->e_slices == 1 && t->e_chunk * t->e_chunks == t->e_width;
-    load_begin(b, t, pad, t->keys, t->e_chunk);
+    load_begin(b, pad, t->keys, t->e_chunk);
     column(b, first.s, exact ? NULL : t->e_slices > 1 ? "width" : n.s);
     ADD("%s            const int n = t0 + i + y < n_seen ? t0 + i + y : n_seen - 1;\n", pad);
     ADD("%s            kv[(i + y) * %d + c + x] =\n", pad, t->e_chunk);

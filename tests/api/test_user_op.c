@@ -191,17 +191,22 @@ static void everywhere(void **state)
     }
 }
 
+#define FILL(value)                            \
+    "STEP {\n"                                 \
+    "    i64 k = bx * 256 + tid;\n"            \
+    "    if (k < n_i * n_j) ST(y0, k / n_j * s_y0_i + k % n_j * s_y0_j, " value ");\n" \
+    "}\n"
+static const char *const fill_kernels[] = {FILL("1.0f"), FILL("(float)((o_i + k / n_j) * 10 + o_j + k % n_j)")};
+
 /* The version is part of what a program is: another one does not get the first one's objects. */
 static void versions(void **state)
 {
     (void)state;
     for (int v = 0; v < 2; v++) {
         session s;
-        ein_op op = {.size = sizeof op, .name = "fill", .version = v == 0 ? "1" : "2", .n_labels = 2, .labels = labels_ij,
-                     .n_operands = 1, .operands = text_ij, .n_results = 1, .results = text_ij, .grid = "cdiv(n_i * n_j, 256)",
-                     .kernel = v == 0 ? "STEP { i64 k = bx * 256 + tid; if (k < n_i * n_j) ST(y0, k / n_j * s_y0_i + k % n_j, 1.0f); }"
-                                      : "STEP { i64 k = bx * 256 + tid; if (k < n_i * n_j) ST(y0, k / n_j * s_y0_i + k % n_j, "
-                                        "(float)((o_i + k / n_j) * 10 + o_j + k % n_j)); }"};
+        ein_op op = {.size = sizeof op, .name = "fill", .version = v == 0 ? "1" : "2", .n_labels = 2,
+                     .labels = labels_ij, .n_operands = 1, .operands = text_ij, .n_results = 1, .results = text_ij,
+                     .grid = "cdiv(n_i * n_j, 256)", .kernel = fill_kernels[v]};
         float x[6] = {0}, y[6];
         ein_tensor out;
         session_open(&s, "host:2");

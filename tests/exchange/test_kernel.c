@@ -6,7 +6,7 @@
 #include "jit/compiler/compiler.h"
 #include "tests/exchange/problems.h"
 
-enum { SEEDS = 500, MAX_TEXTS = 80, MAX_BOXES = 512, MAX_SOURCES = 4096 };
+enum { SEEDS = 500, MAX_TEXTS = 80, MOST_BOXES = 512, MAX_SOURCES = 4096 };
 
 typedef struct library {
     arena a;
@@ -50,9 +50,9 @@ static host_module *compile(library *l, bool counting)
 static void launch(const exchange_problem *p, const exchange *x, const cluster *c, int first, int end,
                    host_entry entry, struct tally *tally)
 {
-    static long long boxes[MAX_BOXES * EIN__BOX_WORDS], sources[MAX_SOURCES];
-    int first_source[MAX_BOXES], n_sources = 0;
-    assert_true(end - first <= MAX_BOXES);
+    static long long boxes[MOST_BOXES * EIN__BOX_WORDS], sources[MAX_SOURCES];
+    int first_source[MOST_BOXES], n_sources = 0;
+    assert_true(end - first <= MOST_BOXES);
     memset(sources, 0, sizeof sources);
     for (int i = first; i < end; i++) {
         const transfer *t = &x->transfers[i];

@@ -117,7 +117,7 @@ static void check(const problem *p)
     rig_end(&r);
 }
 
-/* Every tile shape and both ends of every chunk: head sizes around the multiples of 16 and 64, and long ones. */
+/* Every tile shape and both ends of every chunk: head sizes around multiples of 16 and 64, and long ones. */
 static void head_sizes(void **state)
 {
     static const i64 sizes[][2] = {{1, 1},     {3, 5},     {16, 16},   {64, 64},  {80, 72},
@@ -160,7 +160,8 @@ static void positions(void **state)
 static void empty(void **state)
 {
     (void)state;
-    problem p = {.b = 1, .h = 1, .g = 1, .s = 3, .t = 0, .d = 8, .e = 8, .position = -1, .length = -1, .n_out = 1};
+    problem p = {.b = 1, .h = 1, .g = 1, .s = 3, .t = 0, .d = 8, .e = 8, .position = -1, .length = -1};
+    p.n_out = 1;
     check(&p);
     p.n_out = 3;
     check(&p);
@@ -204,8 +205,8 @@ static void one_text(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         const problem p = {.b = 1 + i, .h = 2, .g = 1 + i, .s = 100 + i, .t = 30 * i, .d = 64, .e = 64,
-                           .causal = true, .position = i == 2 ? 4 : -1, .length = i == 1 ? 9 : -1, .first_t = i,
-                           .n_out = 1};
+                           .causal = true, .position = i == 2 ? 4 : -1, .length = i == 1 ? 9 : -1,
+                           .first_t = i, .n_out = 1};
         rig r;
         begin(&r, &p, orders);
         rig_run(&r);
@@ -221,5 +222,8 @@ int main(void)
                                        cmocka_unit_test(positions),  cmocka_unit_test(empty),
                                        cmocka_unit_test(special),    cmocka_unit_test(one_text)};
     rig_every_architecture = true;
+    /* The device's assembler gives up a few words for occupancy, for some texts, unless the launch bounds name a
+     * least number of blocks. */
+    rig_spill_limit = 64;
     return cmocka_run_group_tests(tests, NULL, rig_unload);
 }

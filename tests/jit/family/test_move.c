@@ -48,8 +48,8 @@ static void permuted(void **state)
     }
 }
 
-/* Operands split the middle label; one has nothing of it. A view's first point is where label 0 would be, which
- * is before the operand's own first element. */
+/* Operands split the middle label; one has nothing of it. A view's first point is where label 0 would be,
+ * which is before the operand's own first element. */
 static void concatenated(void **state)
 {
     static const struct { i64 lo, hi; } ranges[] = {{0, 3}, {3, 3}, {3, 10}, {10, 11}};
