@@ -197,7 +197,8 @@ ein_status ein__choice_of(arena *a, const spec *s, const relation *r, int n_devi
     for (int k = 0; k < r->n_axes && *found && r->n_blocks > 1; k++) {
         i64 extent = 1;
         int first = i;
-        while (i < m->n && (i == first || extent < r->axes[k].extent || m->terms[i].extent == 1))
+        bool one_next = k + 1 < r->n_axes && r->axes[k + 1].extent == 1; /* which takes the next label of extent 1 */
+        while (i < m->n && (i == first || extent < r->axes[k].extent || (m->terms[i].extent == 1 && !one_next)))
             extent *= m->terms[i++].extent;
         *found = extent == r->axes[k].extent;
         if (*found && r->axes[k].n_parts > 1)

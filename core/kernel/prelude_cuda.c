@@ -15,7 +15,7 @@ const char ein__prelude_cuda[] =
     "#define OUT_(T_, n_) T_ *__restrict__ n_\n"
     "#define VAL_(T_, n_) const T_ n_\n"
     "#define KERNEL(P_)"
-    " extern \"C\" __global__ void __launch_bounds__(THREADS) NAME(P_(IN_, OUT_, VAL_, COMMA_))\n"
+    " extern \"C\" __global__ void __launch_bounds__(THREADS, 1) NAME(P_(IN_, OUT_, VAL_, COMMA_))\n"
     "#define bx ((i64)blockIdx.x)\n"
     "#define by ((i64)blockIdx.y)\n"
     "#define bz ((i64)blockIdx.z)\n"

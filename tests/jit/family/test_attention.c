@@ -222,8 +222,5 @@ int main(void)
                                        cmocka_unit_test(positions),  cmocka_unit_test(empty),
                                        cmocka_unit_test(special),    cmocka_unit_test(one_text)};
     rig_every_architecture = true;
-    /* The device's assembler gives up a few words for occupancy, for some texts, unless the launch bounds name a
-     * least number of blocks. */
-    rig_spill_limit = 64;
     return cmocka_run_group_tests(tests, NULL, rig_unload);
 }
