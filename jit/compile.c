@@ -56,6 +56,36 @@ static ein_status own_strings(ein_program *p)
     return EIN_OK;
 }
 
+static bool leaf_lives(const graph *g, int user_leaf)
+{
+    for (int i = 0; i < g->leaves.n; i++)
+        for (int m = 0; m < g->leaves.items[i].n_members; m++)
+            if (g->leaves.items[i].members[m] == user_leaf) return true;
+    return false;
+}
+
+static bool scalar_lives(const graph *g, const char *name)
+{
+    for (int i = 0; i < g->scalars.n; i++)
+        if (strcmp(g->scalars.items[i], name) == 0) return true;
+    return false;
+}
+
+/* Binding what no output needs is no error, so its names are kept. */
+static ein_status note_unused(ein_program *p, const graph *user)
+{
+    for (int i = 0; i < user->leaves.n; i++)
+        if (user->leaves.items[i].kind == LEAF_INPUT && !leaf_lives(&p->graph, i))
+            PUSH(&p->arena, &p->unused, p->leaf_names[i]);
+    for (int i = 0; i < user->scalars.n; i++) {
+        if (scalar_lives(&p->graph, user->scalars.items[i])) continue;
+        const char *name = ein__arena_strdup(&p->arena, user->scalars.items[i]);
+        if (name == NULL) return EIN_NO_MEMORY;
+        PUSH(&p->arena, &p->unused, name);
+    }
+    return EIN_OK;
+}
+
 static ein_status fix_leaf(compilation *k, int index, const tensor_list *store)
 {
     const leaf *l = &k->p->graph.leaves.items[index];
@@ -296,6 +326,7 @@ static ein_status compile(compilation *k, const graph *user)
     TRY(ein__graph_check(user, k->e));
     TRY(use_form(k, user, true));
     if (k->apart) TRY(use_form(k, user, false));
+    TRY(note_unused(p, user));
     TRY(make_key(k));
     TRY(make_program(k));
     for (int i = 0; i < p->program.n_kernels; i++) ein__kernel_dump(&p->program.kernels[i]);

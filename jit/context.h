@@ -53,6 +53,7 @@ struct ein_program {
     arena arena;
     graph graph;     /* canonical */
     const char **leaf_names; /* of the user's leaves, by the canonical leaves' members */
+    struct { int n, room; const char **items; } unused; /* the user's inputs and scalars that no output needs */
     plan plan;
     program program;
     code *code;

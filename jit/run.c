@@ -90,6 +90,14 @@ static ein_status check_bytes(ein_run *r, const char *kind, const char *name, va
     return EIN_OK;
 }
 
+/* Of the user's graph, but needed by no output: bound to nothing. */
+static bool is_unused(const ein_run *r, const char *name)
+{
+    for (int i = 0; name != NULL && i < r->p->unused.n; i++)
+        if (strcmp(r->p->unused.items[i], name) == 0) return true;
+    return false;
+}
+
 static ein_status find_input(ein_run *r, const char *name, int *out)
 {
     const graph *g = &r->p->graph;
@@ -137,6 +145,7 @@ ein_status ein_run_input(ein_run *r, const char *name, const void *data, size_t 
 {
     int i = 0;
     if (r == NULL) return EIN_INVALID;
+    if (!r->started && is_unused(r, name)) return EIN_OK;
     TRY(find_input(r, name, &i));
     TRY(check_bytes(r, "input", name, r->p->graph.leaves.items[i].value, data, bytes));
     r->inputs[i] = data != NULL ? data : &nothing;
@@ -164,6 +173,7 @@ ein_status ein_run_scalar(ein_run *r, const char *name, int64_t value_given)
             r->scalar_bound[i] = true;
             return EIN_OK;
         }
+    if (is_unused(r, name)) return EIN_OK;
     return ein__fail(&r->error, EIN_INVALID, "the program has no scalar '%s'", name != NULL ? name : "(null)");
 }
 

@@ -15,7 +15,8 @@ typedef struct ein_run ein_run;
 EIN_API ein_status ein_run_create(ein_run **out, ein_program *program);
 EIN_API void ein_run_free(ein_run *run); /* waits for it first */
 
-/* Bind host memory, row-major, exactly `bytes` long; borrowed until ein_run_wait returns. */
+/* Bind host memory, row-major, exactly `bytes` long; borrowed until ein_run_wait returns. What no output
+ * needs may be bound or not. */
 EIN_API ein_status ein_run_input(ein_run *run, const char *name, const void *data, size_t bytes);
 EIN_API ein_status ein_run_output(ein_run *run, const char *name, void *data, size_t bytes);
 EIN_API ein_status ein_run_scalar(ein_run *run, const char *name, int64_t value);
