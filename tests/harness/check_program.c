@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The comparison knows how far rounding may carry a result: besides the plain f32 evaluation, the f64 evaluator is
- * run on leaves that are moved by one unit in their last place. Where a sum cancels, both say so. */
+/* The comparison knows how far rounding may carry a result: besides the plain f32 evaluation, the f64
+ * evaluator is run on leaves that are moved by one unit in their last place. Where a sum cancels, both say
+ * so. */
 #include "tests/harness/check_program.h"
 
 #include <math.h>
@@ -21,10 +22,10 @@ typedef struct checker {
     ein_program *program;
     ein_state *state;
     ein_run *run;
-    const void **leaves;     /* with the states' contents before the run */
-    float **states;          /* per leaf; NULL for others */
+    const void **leaves;      /* with the states' contents before the run */
+    float **states;           /* per leaf; NULL for others */
     float **outputs, **first; /* of this run; of the run before */
-    double **want, **plain;  /* the reference, and it moved as far as rounding may */
+    double **want, **plain;   /* the reference, and it moved as far as rounding may */
 } checker;
 
 static bool fails(checker *k, const char *what, const char *line)
@@ -72,8 +73,8 @@ static bool add_weights(checker *k)
     for (int i = 0; i < k->g->leaves.n; i++) {
         const leaf *l = &k->g->leaves.items[i];
         const value_info *v = &k->g->values.items[l->value];
-        if (l->kind == LEAF_PARAMETER &&
-            ein_weights_add(k->weights, l->name, v->dtype, v->rank, v->shape, k->leaves[i], EIN_BORROW) != EIN_OK)
+        if (l->kind == LEAF_PARAMETER && ein_weights_add(k->weights, l->name, v->dtype, v->rank, v->shape,
+                                                         k->leaves[i], EIN_BORROW) != EIN_OK)
             return compile_fails(k, "weights");
     }
     return true;
@@ -90,12 +91,18 @@ static bool compile(checker *k)
 {
     const program_case *c = k->c;
     char message[256] = "";
-    ein_context_options o = {.size = sizeof o, .machine = c->machine, .cache_dir = c->cache_dir,
-                             .no_cache = c->cache_dir == NULL, .message = message, .message_bytes = sizeof message};
+    ein_context_options o = {.size = sizeof o,
+                             .machine = c->machine,
+                             .cache_dir = c->cache_dir,
+                             .no_cache = c->cache_dir == NULL,
+                             .message = message,
+                             .message_bytes = sizeof message};
     if (ein_context_create(&k->context, &o) != EIN_OK) return fails(k, "context", message);
     if (!add_weights(k)) return false;
-    ein_compile_options how = {.size = sizeof how, .weights = k->weights, .plan = c->plan, .counting = c->counting};
-    if (ein_compile(&k->program, k->context, c->graph->graph, &how) != EIN_OK) return compile_fails(k, "compile");
+    ein_compile_options how = {
+        .size = sizeof how, .weights = k->weights, .plan = c->plan, .counting = c->counting};
+    if (ein_compile(&k->program, k->context, c->graph->graph, &how) != EIN_OK)
+        return compile_fails(k, "compile");
     if (c->plan != NULL && strcmp(ein_program_plan(k->program), c->plan) != 0)
         return fails(k, "the plan read back is not the plan", ein_program_plan(k->program));
     ein_program_stats stats = {.size = sizeof stats};
@@ -141,7 +148,8 @@ static bool check_tally(checker *k)
     ein_program_get_stats(k->program, &stats);
     for (int d = 0; d < ein_context_device_count(k->context); d++) sum += ein_run_tally(k->run, d);
     if (sum == stats.predicted_bytes) return true;
-    ein__text_add(k->why, "%lld bytes moved, %lld predicted", (long long)sum, (long long)stats.predicted_bytes);
+    ein__text_add(k->why, "%lld bytes moved, %lld predicted", (long long)sum,
+                  (long long)stats.predicted_bytes);
     return false;
 }
 
@@ -208,7 +216,8 @@ static ein_status evaluate(checker *k, const i64 *scalars, error *e)
         TRY(ein__reference_f64(g, &b, other, e));
         for (int i = 0; i < g->outputs.n; i++)
             for (i64 j = 0; j < ein__value_numel(g, g->outputs.items[i].value); j++)
-                if (fabs(other[i][j] - k->want[i][j]) > fabs(k->plain[i][j] - k->want[i][j])) k->plain[i][j] = other[i][j];
+                if (fabs(other[i][j] - k->want[i][j]) > fabs(k->plain[i][j] - k->want[i][j]))
+                    k->plain[i][j] = other[i][j];
     }
     return EIN_OK;
 }
@@ -236,14 +245,15 @@ static bool compare_output(checker *k, int i)
     double most = tolerance(k->want[i], k->plain[i], n);
     comparison c = ein__compare(k->outputs[i], k->want[i], k->plain[i], n / width, width, most);
     if (c.ok) return true;
-    ein__text_add(k->why, "output '%s': error %.3g of the norm (%.3g is right), worst row %.3g", o->name, c.norm_error,
-                  most, c.worst_row);
+    ein__text_add(k->why, "output '%s': error %.3g of the norm (%.3g is right), worst row %.3g", o->name,
+                  c.norm_error, most, c.worst_row);
     i64 worst = 0;
     for (i64 j = 0; j < n; j++)
-        if (!(fabs((double)k->outputs[i][j] - k->want[i][j]) <= fabs((double)k->outputs[i][worst] - k->want[i][worst])))
+        if (!(fabs((double)k->outputs[i][j] - k->want[i][j]) <=
+              fabs((double)k->outputs[i][worst] - k->want[i][worst])))
             worst = j;
-    ein__text_add(k->why, "; element %lld is %.9g, should be %.9g", (long long)worst, (double)k->outputs[i][worst],
-                  k->want[i][worst]);
+    ein__text_add(k->why, "; element %lld is %.9g, should be %.9g", (long long)worst,
+                  (double)k->outputs[i][worst], k->want[i][worst]);
     return false;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Run a program under a forced plan and compare it with the reference evaluator, its bytes with the prediction,
- * its runs with each other, and its plan with the text it came from. */
+/* Run a program under a forced plan and compare it with the reference evaluator, its bytes with the
+ * prediction, its runs with each other, and its plan with the text it came from. */
 #ifndef TESTS_HARNESS_CHECK_PROGRAM_H
 #define TESTS_HARNESS_CHECK_PROGRAM_H
 
@@ -12,8 +12,8 @@ typedef struct program_case {
     const char *cache_dir; /* NULL: no cache */
     bool cached;           /* the program must come out of the cache */
     const random_graph *graph;
-    const char *plan;      /* as ein__plan_print prints it; NULL: the search's */
-    bool counting;         /* check the byte tally too */
+    const char *plan; /* as ein__plan_print prints it; NULL: the search's */
+    bool counting;    /* check the byte tally too */
 } program_case;
 
 /* False with a line in `why` (and perhaps a compiler's log after it) if anything is wrong. */

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small generator of pseudo-random numbers (splitmix64, after Steele, Lea and Flood 2014): the same seed gives
- * the same numbers on every machine, and streams with different seeds have nothing to do with each other. */
+/* A small generator of pseudo-random numbers (splitmix64, after Steele, Lea and Flood 2014): the same seed
+ * gives the same numbers on every machine, and streams with different seeds have nothing to do with each
+ * other. */
 #ifndef TESTS_HARNESS_RANDOM_H
 #define TESTS_HARNESS_RANDOM_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct dice { uint64_t at; } dice;
+typedef struct dice {
+    uint64_t at;
+} dice;
 
 static inline uint64_t dice_next(dice *d)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ops of a user's own: a sum, one that sees its position, two results of a merge with finalizers, and compound
- * dimensions. */
+/* Ops of a user's own: a sum, one that sees its position, two results of a merge with finalizers, and
+ * compound dimensions. */
 #include <math.h>
 
 #include "tests/harness/random_ops.h"
@@ -17,25 +17,36 @@ static void squares_reference(const ein_array *x, ein_array *y, void *user)
     }
 }
 
-static const char squares_kernel[] =
-    "STEP_N(n_i - bx * THREADS) {\n"
-    "    const i64 i = bx * THREADS + tid;\n"
-    "    float sum = 0.0f;\n"
-    "    for (i64 j = 0; j < n_j; j++) {\n"
-    "        const float v = LD(x0, i * s_x0_i + j * s_x0_j);\n"
-    "        sum = sum + v * v;\n"
-    "    }\n"
-    "    ST(y0, i * s_y0_i, sum);\n"
-    "}\n";
+static const char squares_kernel[] = "STEP_N(n_i - bx * THREADS) {\n"
+                                     "    const i64 i = bx * THREADS + tid;\n"
+                                     "    float sum = 0.0f;\n"
+                                     "    for (i64 j = 0; j < n_j; j++) {\n"
+                                     "        const float v = LD(x0, i * s_x0_i + j * s_x0_j);\n"
+                                     "        sum = sum + v * v;\n"
+                                     "    }\n"
+                                     "    ST(y0, i * s_y0_i, sum);\n"
+                                     "}\n";
 
 static const ein_label ij[] = {{.name = "i"}, {.name = "j"}};
 static const char *const of_ij[] = {"i,j"}, *const of_i[] = {"i", "i"}, *const sum[] = {"a0 + b0"};
 static const double zero[] = {0};
 
-static const ein_op squares = {
-    .size = sizeof(ein_op), .name = "squares", .version = "1", .n_labels = 2, .labels = ij, .n_operands = 1,
-    .operands = of_ij, .n_results = 1, .results = of_i, .n_states = 1, .states = of_i, .identity = zero, .combine = sum,
-    .kernel = squares_kernel, .grid = "cdiv(n_i, 256)", .reference = squares_reference};
+static const ein_op squares = {.size = sizeof(ein_op),
+                               .name = "squares",
+                               .version = "1",
+                               .n_labels = 2,
+                               .labels = ij,
+                               .n_operands = 1,
+                               .operands = of_ij,
+                               .n_results = 1,
+                               .results = of_i,
+                               .n_states = 1,
+                               .states = of_i,
+                               .identity = zero,
+                               .combine = sum,
+                               .kernel = squares_kernel,
+                               .grid = "cdiv(n_i, 256)",
+                               .reference = squares_reference};
 
 /* ---- y[i,j] = x[i,j] w[j] + (i - 2 j) / 64; cut along j at even places -------------------------------- */
 
@@ -58,10 +69,18 @@ static const char ramp_kernel[] =
 static const ein_label ij_even[] = {{.name = "i"}, {.name = "j", .granule = 2}};
 static const char *const of_ij_j[] = {"i,j", "j"};
 
-static const ein_op ramp = {
-    .size = sizeof(ein_op), .name = "ramp", .version = "1", .n_labels = 2, .labels = ij_even, .n_operands = 2,
-    .operands = of_ij_j, .n_results = 1, .results = of_ij, .kernel = ramp_kernel, .grid = "cdiv(n_i * n_j, 256)",
-    .reference = ramp_reference};
+static const ein_op ramp = {.size = sizeof(ein_op),
+                            .name = "ramp",
+                            .version = "1",
+                            .n_labels = 2,
+                            .labels = ij_even,
+                            .n_operands = 2,
+                            .operands = of_ij_j,
+                            .n_results = 1,
+                            .results = of_ij,
+                            .kernel = ramp_kernel,
+                            .grid = "cdiv(n_i * n_j, 256)",
+                            .reference = ramp_reference};
 
 /* ---- log of the sum of exponentials, and the maximum -------------------------------------------------- */
 
@@ -88,15 +107,28 @@ static const char logsum_kernel[] =
     "    ST(y1, i * s_y1_i, l);\n"
     "}\n";
 
-static const char *const logsum_combine[] = {"max(a0, b0)", "a1 * exp(a0 - max(a0, b0)) + b1 * exp(b0 - max(a0, b0))"};
+static const char *const logsum_combine[] = {"max(a0, b0)",
+                                             "a1 * exp(a0 - max(a0, b0)) + b1 * exp(b0 - max(a0, b0))"};
 static const char *const logsum_finalize[] = {"where(a1 > 0, a0 + log(a1), -9)", "max(a0, -9)"};
 static const double logsum_identity[] = {-3e38, 0};
 
-static const ein_op logsum = {
-    .size = sizeof(ein_op), .name = "logsum", .version = "1", .n_labels = 2, .labels = ij, .n_operands = 1,
-    .operands = of_ij, .n_results = 2, .results = of_i, .n_states = 2, .states = of_i, .identity = logsum_identity,
-    .combine = logsum_combine, .finalize = logsum_finalize, .kernel = logsum_kernel, .grid = "cdiv(n_i, 256)",
-    .reference = logsum_reference};
+static const ein_op logsum = {.size = sizeof(ein_op),
+                              .name = "logsum",
+                              .version = "1",
+                              .n_labels = 2,
+                              .labels = ij,
+                              .n_operands = 1,
+                              .operands = of_ij,
+                              .n_results = 2,
+                              .results = of_i,
+                              .n_states = 2,
+                              .states = of_i,
+                              .identity = logsum_identity,
+                              .combine = logsum_combine,
+                              .finalize = logsum_finalize,
+                              .kernel = logsum_kernel,
+                              .grid = "cdiv(n_i, 256)",
+                              .reference = logsum_reference};
 
 /* ---- y[h, (b d)] = x[b, (h d)] w[h] ------------------------------------------------------------------- */
 
@@ -120,10 +152,18 @@ static const char heads_kernel[] =
 static const ein_label bhd[] = {{.name = "b"}, {.name = "h"}, {.name = "d"}};
 static const char *const of_bhd_h[] = {"b,h*d", "h"}, *const of_hbd[] = {"h,b*d"};
 
-static const ein_op heads = {
-    .size = sizeof(ein_op), .name = "heads", .version = "1", .n_labels = 3, .labels = bhd, .n_operands = 2,
-    .operands = of_bhd_h, .n_results = 1, .results = of_hbd, .kernel = heads_kernel, .grid = "cdiv(n_b * n_h * n_d, 256)",
-    .reference = heads_reference};
+static const ein_op heads = {.size = sizeof(ein_op),
+                             .name = "heads",
+                             .version = "1",
+                             .n_labels = 3,
+                             .labels = bhd,
+                             .n_operands = 2,
+                             .operands = of_bhd_h,
+                             .n_results = 1,
+                             .results = of_hbd,
+                             .kernel = heads_kernel,
+                             .grid = "cdiv(n_b * n_h * n_d, 256)",
+                             .reference = heads_reference};
 
 /* ---- the call ----------------------------------------------------------------------------------------- */
 
@@ -134,8 +174,10 @@ void custom_call(maker *m)
     ein_tensor x[2] = {pick(m)}, y[2];
     shape s = shape_of(m, x[0]);
     shape two = random_factors(m, shape_numel(&s), 2);
-    if (shape_numel(&two) > 0) x[0] = ein_reshape(m->g, x[0], 2, two.at);
-    else x[0] = make_leaf(m, two = (shape){2, {3, 4}}); /* the labels' extents must be told */
+    if (shape_numel(&two) > 0)
+        x[0] = ein_reshape(m->g, x[0], 2, two.at);
+    else
+        x[0] = make_leaf(m, two = (shape){2, {3, 4}}); /* the labels' extents must be told */
     if (op == &ramp) x[1] = pick_shaped(m, (shape){1, {two.at[1]}});
     if (op == &heads) {
         i64 h = dice_range(&m->d, 1, 6);

@@ -59,7 +59,10 @@ shape random_factors(maker *m, i64 numel, int rank)
 
 /* ---- leaves ------------------------------------------------------------------------------------------- */
 
-static const char *new_name(maker *m, const char *stem) { return ein__arena_printf(m->a, "%s%d", stem, m->n_names++); }
+static const char *new_name(maker *m, const char *stem)
+{
+    return ein__arena_printf(m->a, "%s%d", stem, m->n_names++);
+}
 
 static void *make_floats(maker *m, i64 n)
 {
@@ -137,7 +140,8 @@ void mark_used(maker *m, ein_tensor t)
 
 ein_tensor pick(maker *m)
 {
-    if (m->n_pool == 0 || dice_chance(&m->d, 20)) return make_leaf(m, random_shape(m, dice_range(&m->d, 0, 4)));
+    if (m->n_pool == 0 || dice_chance(&m->d, 20))
+        return make_leaf(m, random_shape(m, dice_range(&m->d, 0, 4)));
     int i = dice_chance(&m->d, 50) ? m->n_pool - 1 - dice_below(&m->d, 4) : -1;
     if (i < 0) i = dice_below(&m->d, m->n_pool);
     shape s = shape_of(m, m->pool[i].t);
@@ -198,8 +202,10 @@ static ein_status grow(maker *m, int ops)
     m->large = dice_chance(&m->d, 20);
     int at = ops > 3 && dice_chance(&m->d, 35) ? dice_below(&m->d, ops) : -1;
     for (int i = 0; i < ops; i++) {
-        if (i == at) i += layers_call(m);
-        else random_call(m);
+        if (i == at)
+            i += layers_call(m);
+        else
+            random_call(m);
     }
     if (m->n_pool == 0) add_value(m, make_leaf(m, random_shape(m, 2)));
     make_outputs(m);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A few layers that look alike, so that the canonical form rolls them: every layer throws the same dice, and makes
- * leaves of its own. */
+/* A few layers that look alike, so that the canonical form rolls them: every layer throws the same dice, and
+ * makes leaves of its own. */
 #include <stdio.h>
 #include <string.h>
 
@@ -75,7 +75,8 @@ static void mix_step(maker *m, layered *l)
     for (int i = 1; i < s.rank; i++) rest[i] = (char)('d' + i);
     snprintf(equation + 3, sizeof equation - 3, "%s->z%s", rest, rest + 1);
     ein_tensor w = make_leaf(m, (shape){2, {s.at[0], s.at[0]}});
-    l->x = ein_map(m->g, "tanh(x0)", 1, (ein_tensor[]){ein_einsum(m->g, equation, 2, (ein_tensor[]){w, l->x})});
+    l->x =
+        ein_map(m->g, "tanh(x0)", 1, (ein_tensor[]){ein_einsum(m->g, equation, 2, (ein_tensor[]){w, l->x})});
 }
 
 static void append_step(maker *m, layered *l)
@@ -121,8 +122,8 @@ static void rope_step(maker *m, layered *l)
 
 static void one_layer(maker *m, int steps, layered *l)
 {
-    static void (*const all[])(maker *m, layered *l) = {
-        residual_step, norm_step,  gate_step,   softmax_step, attention_step, mix_step,
+    static void (*const all[])(maker * m, layered * l) = {
+        residual_step, norm_step,   gate_step, softmax_step, attention_step, mix_step,
         append_step,   shared_step, swap_step, other_step,   rotate_step,    rope_step};
     for (int i = 0; i < steps; i++) all[dice_below(&m->d, (int)(sizeof all / sizeof *all))](m, l);
 }
@@ -134,8 +135,10 @@ static layered start_layers(maker *m)
     ein_tensor x = pick(m);
     shape have = shape_of(m, x);
     i64 numel = shape_numel(&have);
-    if (have.rank > 0 && have.rank <= 5 && numel > 0 && numel <= 300) s = have;
-    else x = (ein_tensor){0};
+    if (have.rank > 0 && have.rank <= 5 && numel > 0 && numel <= 300)
+        s = have;
+    else
+        x = (ein_tensor){0};
     for (int i = 0; i < s.rank; i++)
         if (s.at[i] == 0) s.at[i] = 2;
     l.x = x.id != 0 ? x : make_leaf(m, s);

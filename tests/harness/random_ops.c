@@ -14,8 +14,9 @@ static const char *const bodies[3][10] = {
      "where(x0 > 0, x0, 0.1 * x0)"},
     {"x0 + x1", "x0 - x1", "x0 * x1 / (1 + abs(x0))", "x0 / (1 + abs(x1))", "max(x0, x1)", "min(x0, x1)",
      "0.5 * x0 + x1", "x0 * sigmoid(x1)", "x1 - 0.25 * x0", "max(x0, x1) - min(x0, x1)"},
-    {"x0 * tanh(x1) + x2", "x0 + x1 * sigmoid(x2)", "where(x0 > x1, x0 - x1, 0) * tanh(x2)", "max(x0, max(x1, x2))",
-     "x0 - x1 + x2", "(x0 + x1 + x2) * 0.5", "min(x0, x1) + x2", "x2 + x0 * 0.125 + x1", "x0 + x2", "-x0 + x1 / (1 + x2 * x2)"}};
+    {"x0 * tanh(x1) + x2", "x0 + x1 * sigmoid(x2)", "where(x0 > x1, x0 - x1, 0) * tanh(x2)",
+     "max(x0, max(x1, x2))", "x0 - x1 + x2", "(x0 + x1 + x2) * 0.5", "min(x0, x1) + x2",
+     "x2 + x0 * 0.125 + x1", "x0 + x2", "-x0 + x1 / (1 + x2 * x2)"}};
 
 /* A shape that broadcasts to s. */
 static shape narrower(maker *m, shape s)
@@ -57,7 +58,10 @@ static void named_call(maker *m)
 
 /* ---- products ----------------------------------------------------------------------------------------- */
 
-typedef struct letters { int n; i64 extent[12]; } letters;
+typedef struct letters {
+    int n;
+    i64 extent[12];
+} letters;
 
 /* Letters for one operand's dimensions; x's are those of its shape, others are free. Writes them to `out`. */
 static shape spell(maker *m, letters *l, const shape *x, char *out)
@@ -113,7 +117,8 @@ static void einsum_call(maker *m)
         char word[EIN_MAX_RANK + 1] = "";
         shape s = spell(m, &l, i == 0 ? &first : NULL, word);
         for (int c = 0; word[c] != 0; c++) used |= 1u << (word[c] - 'a');
-        snprintf(equation + strlen(equation), sizeof equation - strlen(equation), "%s%s", i > 0 ? "," : "", word);
+        snprintf(equation + strlen(equation), sizeof equation - strlen(equation), "%s%s", i > 0 ? "," : "",
+                 word);
         if (i > 0) x[i] = pick_shaped(m, s);
     }
     for (int i = 0; i < l.n; i++)
@@ -134,9 +139,11 @@ static void matmul_call(maker *m)
     i64 k;
     if (a.rank >= 2 && dice_chance(&m->d, 30)) { /* x on the right */
         k = a.at[a.rank - 2];
-        if (dice_chance(&m->d, 25)) b = (shape){1, {k}};
+        if (dice_chance(&m->d, 25))
+            b = (shape){1, {k}};
         else {
-            b = narrower(m, (shape){.rank = a.rank - 2, .at = {a.at[0], a.at[1], a.at[2], a.at[3], a.at[4], a.at[5]}});
+            b = narrower(
+                m, (shape){.rank = a.rank - 2, .at = {a.at[0], a.at[1], a.at[2], a.at[3], a.at[4], a.at[5]}});
             b.at[b.rank++] = random_extent(m);
             b.at[b.rank++] = k;
         }
@@ -146,8 +153,10 @@ static void matmul_call(maker *m)
         shape batch = {.rank = a.rank > 2 ? a.rank - 2 : 0};
         memcpy(batch.at, a.at, (size_t)batch.rank * sizeof batch.at[0]);
         b = narrower(m, batch);
-        if (a.rank <= 2 && dice_chance(&m->d, 20)) b = (shape){1, {dice_range(&m->d, 1, 3)}}; /* b brings a batch */
-        if (dice_chance(&m->d, 20)) b = (shape){1, {k}};
+        if (a.rank <= 2 && dice_chance(&m->d, 20))
+            b = (shape){1, {dice_range(&m->d, 1, 3)}}; /* b brings a batch */
+        if (dice_chance(&m->d, 20))
+            b = (shape){1, {k}};
         else {
             b.at[b.rank++] = k;
             b.at[b.rank++] = random_extent(m);
@@ -241,7 +250,8 @@ static void attention_call(maker *m)
     ein_tensor x = pick(m), out[3];
     shape have = shape_of(m, x), q = random_factors(m, shape_numel(&have), 4), k, v;
     if (q.at[3] == 0) q.at[3] = 1, q.at[dice_below(&m->d, 3)] = 0;
-    i64 heads = q.at[1] > 0 ? q.at[1] : 1, groups = dice_range(&m->d, 1, 4), t = random_extent(m), e = random_extent(m);
+    i64 heads = q.at[1] > 0 ? q.at[1] : 1, groups = dice_range(&m->d, 1, 4), t = random_extent(m),
+        e = random_extent(m);
     if (e == 0) e = 1;
     while (heads % groups != 0) groups--;
     if (q.at[1] == 0) groups = 1;
@@ -253,10 +263,12 @@ static void attention_call(maker *m)
         return;
     }
     x = ein_reshape(m->g, x, 4, q.at);
-    ein_attention_options o = {.size = sizeof o, .causal = dice_chance(&m->d, 50), .scale = dice_chance(&m->d, 70) ? 0 : 0.75};
+    ein_attention_options o = {
+        .size = sizeof o, .causal = dice_chance(&m->d, 50), .scale = dice_chance(&m->d, 70) ? 0 : 0.75};
     if (dice_chance(&m->d, 40)) o.position = make_scalar(m, t);
     if (dice_chance(&m->d, 40)) o.length = make_scalar(m, t + 1);
-    ein_tensor key = pick_shaped(m, k), val = dice_chance(&m->d, 10) && v.at[3] == k.at[3] ? key : pick_shaped(m, v);
+    ein_tensor key = pick_shaped(m, k),
+               val = dice_chance(&m->d, 10) && v.at[3] == k.at[3] ? key : pick_shaped(m, v);
     if (dice_chance(&m->d, 60)) {
         add_value(m, ein_scaled_dot_product_attention(m->g, x, key, val, &o));
         return;
@@ -316,7 +328,8 @@ static void slice_call(maker *m)
     int axis = dice_below(&m->d, s.rank), n = (int)s.at[axis];
     int lo = n > 0 ? dice_below(&m->d, n) : 0, hi = n > 0 ? dice_range(&m->d, lo + 1, n) : 0;
     if (m->zeros && dice_chance(&m->d, 10)) hi = lo;
-    i64 start = lo > 0 && dice_chance(&m->d, 30) ? lo - n : lo, end = hi < n && hi > 0 && dice_chance(&m->d, 30) ? hi - n : hi;
+    i64 start = lo > 0 && dice_chance(&m->d, 30) ? lo - n : lo,
+        end = hi < n && hi > 0 && dice_chance(&m->d, 30) ? hi - n : hi;
     add_value(m, ein_slice(m->g, x, dice_chance(&m->d, 30) ? axis - s.rank : axis, start, end));
 }
 
@@ -356,10 +369,14 @@ static void append_call(maker *m)
 
 void random_call(maker *m)
 {
-    static const struct { int weight; void (*call)(maker *m); } calls[] = {
-        {16, einsum_call}, {8, matmul_call}, {8, linear_call}, {12, map_call}, {4, named_call}, {10, reduce_call},
-        {7, softmax_call}, {7, rms_norm_call}, {6, rope_call}, {10, attention_call}, {6, embedding_call},
-        {7, reshape_call}, {6, permute_call}, {7, slice_call}, {7, concat_call}, {6, custom_call}, {5, append_call}};
+    static const struct {
+        int weight;
+        void (*call)(maker *m);
+    } calls[] = {{16, einsum_call}, {8, matmul_call},     {8, linear_call},    {12, map_call},
+                 {4, named_call},   {10, reduce_call},    {7, softmax_call},   {7, rms_norm_call},
+                 {6, rope_call},    {10, attention_call}, {6, embedding_call}, {7, reshape_call},
+                 {6, permute_call}, {7, slice_call},      {7, concat_call},    {6, custom_call},
+                 {5, append_call}};
     enum { N_CALLS = sizeof calls / sizeof *calls };
     int sum = 0, k = 0;
     for (int i = 0; i < N_CALLS; i++) sum += calls[i].weight;

@@ -8,21 +8,30 @@
 
 enum { MAX_POOL = 160, MAX_SCALARS = 8, MAX_RANDOM_LEAVES = 256, MOST_ELEMENTS = 1600, MOST_POINTS = 60000 };
 
-typedef struct shape { int rank; i64 at[EIN_MAX_RANK]; } shape;
+typedef struct shape {
+    int rank;
+    i64 at[EIN_MAX_RANK];
+} shape;
 
-typedef struct pooled { ein_tensor t; bool used; } pooled;
+typedef struct pooled {
+    ein_tensor t;
+    bool used;
+} pooled;
 
 typedef struct maker {
     dice d;
-    dice values;        /* for leaves' data: like layers differ in nothing else */
+    dice values; /* for leaves' data: like layers differ in nothing else */
     arena *a;
     ein_graph *g;
-    bool zeros, large;  /* extents may be 0; may reach 40 */
-    bool in_layer;      /* leaves are a layer's own */
+    bool zeros, large; /* extents may be 0; may reach 40 */
+    bool in_layer;     /* leaves are a layer's own */
     int n_pool;
     pooled pool[MAX_POOL];
     int n_scalars;
-    struct { ein_scalar s; i64 most; } scalars[MAX_SCALARS];
+    struct {
+        ein_scalar s;
+        i64 most;
+    } scalars[MAX_SCALARS];
     const void *data[MAX_RANDOM_LEAVES]; /* by leaf */
     int n_names;
 } maker;

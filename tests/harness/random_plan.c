@@ -138,8 +138,10 @@ static int random_axes(planner *k, const value_info *v, i64 *extent)
         return 2;
     }
     for (int i = 0; i < v->rank; i++) {
-        if (n > 0 && dice_chance(&k->d, 25)) extent[n - 1] *= v->shape[i];
-        else extent[n++] = v->shape[i];
+        if (n > 0 && dice_chance(&k->d, 25))
+            extent[n - 1] *= v->shape[i];
+        else
+            extent[n++] = v->shape[i];
     }
     return n;
 }
@@ -188,7 +190,8 @@ static ein_status random_carry(planner *k, const carry *c, relation *r)
     value next = ein__value_source(k->g, c->next);
     const value_info *v = &k->g->values.items[next];
     if (v->kind != VALUE_RESULT || k->plain || dice_chance(&k->d, 50)) return random_relation(k, c->value, r);
-    return ein__relation_finished(k->a, &k->g->nodes.items[v->owner].spec, v->result, &k->p->nodes[v->owner], r);
+    return ein__relation_finished(k->a, &k->g->nodes.items[v->owner].spec, v->result, &k->p->nodes[v->owner],
+                                  r);
 }
 
 /* ---- the plan ----------------------------------------------------------------------------------------- */
@@ -206,7 +209,8 @@ static void start_part(planner *k, uint64_t seed, const bool *plain, int part)
     k->plain = plain != NULL && plain[part];
 }
 
-ein_status random_plan_make(arena *a, const graph *g, uint64_t seed, int n_devices, const bool *plain, plan *p)
+ein_status random_plan_make(arena *a, const graph *g, uint64_t seed, int n_devices, const bool *plain,
+                            plan *p)
 {
     planner k = {.a = a, .g = g, .p = p};
     int part = 0;

@@ -10,6 +10,7 @@ int plan_parts(const graph *g);
 
 /* A plan for canonical graph `g`. Each part has a stream of its own, so that parts marked `plain` (per
  * plan_parts; NULL: none) become uncut copies on all devices and leave the others as they are. */
-ein_status random_plan_make(arena *a, const graph *g, uint64_t seed, int n_devices, const bool *plain, plan *out);
+ein_status random_plan_make(arena *a, const graph *g, uint64_t seed, int n_devices, const bool *plain,
+                            plan *out);
 
 #endif

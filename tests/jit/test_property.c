@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The whole system at once: random graphs under random plans. Whatever the cuts and the devices, the results are
- * the reference's, the bytes moved are the bytes predicted, and a second run repeats the first one's bits.
+/* The whole system at once: random graphs under random plans. Whatever the cuts and the devices, the results
+ * are the reference's, the bytes moved are the bytes predicted, and a second run repeats the first one's
+ * bits.
  *
- * Every case is a process of its own, so that a crash or a deadlock is a failure like others. A failing case is
- * made smaller (fewer calls, fewer devices, fewer cuts) while it fails, and printed. tests/README.md tells how to
- * run one again. */
+ * Every case is a process of its own, so that a crash or a deadlock is a failure like others. A failing case
+ * is made smaller (fewer calls, fewer devices, fewer cuts) while it fails, and printed. tests/README.md tells
+ * how to run one again. */
 #define _POSIX_C_SOURCE 200809L
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +27,15 @@
 #include "tests/harness/random_plan.h"
 #include "tests/harness/trial.h"
 
-enum { CASES = 300, MOST_OPS = 12, MOST_DEVICES = 9, MAX_PARTS = 512, SECONDS = 120, MOST_SHRUNK = 5, MAX_JOBS = 16 };
+enum {
+    CASES = 300,
+    MOST_OPS = 12,
+    MOST_DEVICES = 9,
+    MAX_PARTS = 512,
+    SECONDS = 120,
+    MOST_SHRUNK = 5,
+    MAX_JOBS = 16
+};
 
 typedef struct property_case {
     uint64_t seed;
@@ -59,11 +68,13 @@ static void print_case(const property_case *c, const graph *g, const char *plan)
     text t = {0};
     ein__graph_print(g, &t);
     fprintf(stderr, "EIN_SEED=%llu EIN_OPS=%d EIN_DEVICES=%d, %d of %d parts of the plan uncut\n%s%s",
-            (unsigned long long)c->seed, c->ops, c->devices, c->n_plain, plan_parts(g), ein__text_get(&t), plan);
+            (unsigned long long)c->seed, c->ops, c->devices, c->n_plain, plan_parts(g), ein__text_get(&t),
+            plan);
     ein__text_free(&t);
 }
 
-static bool check_all(const property_case *c, const random_graph *r, const char *plan, const char *cache, text *why)
+static bool check_all(const property_case *c, const random_graph *r, const char *plan, const char *cache,
+                      text *why)
 {
     char machine[32];
     snprintf(machine, sizeof machine, "host:%d", c->devices);
@@ -78,7 +89,8 @@ static bool check_all(const property_case *c, const random_graph *r, const char 
     return c->seed % 5 != 0 || check_program(&p, why);
 }
 
-static bool check_graph(const property_case *c, const random_graph *r, bool loud, const char *cache, text *why)
+static bool check_graph(const property_case *c, const random_graph *r, bool loud, const char *cache,
+                        text *why)
 {
     graph g = {.nodes = {0}};
     arena a = {NULL};
@@ -117,7 +129,8 @@ static bool run_case(const property_case *c, bool loud, const char *cache)
 
 static pid_t start_case(const property_case *c, bool loud, const char *cache)
 {
-    static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}; /* cmocka would go on with the tests */
+    static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL,
+                                SIGABRT}; /* cmocka would go on with the tests */
     fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
@@ -144,7 +157,8 @@ static int count_parts(const property_case *c)
     random_graph r;
     graph g = {.nodes = {0}};
     int n = 0;
-    if (random_graph_make(c->seed, c->ops, &r) == EIN_OK && ein__canonicalize(&r.graph->g, &g, NULL) == EIN_OK)
+    if (random_graph_make(c->seed, c->ops, &r) == EIN_OK &&
+        ein__canonicalize(&r.graph->g, &g, NULL) == EIN_OK)
         n = plan_parts(&g);
     ein__arena_free(&g.arena);
     random_graph_free(&r);
@@ -159,8 +173,10 @@ static void shrink(property_case *c, const char *cache)
     int n = count_parts(&s);
     for (int i = 0; i < n; i++) {
         s.plain[i] = true;
-        if (passes(&s, false, cache)) s.plain[i] = false;
-        else s.n_plain++;
+        if (passes(&s, false, cache))
+            s.plain[i] = false;
+        else
+            s.n_plain++;
     }
     *c = s;
 }
@@ -175,12 +191,19 @@ static void report(uint64_t seed, const char *cache)
     passes(&c, true, cache);
 }
 
-/* Cases first, first + 1, ..., as many at a time as there are cores; returns how many failed, the first ones in
- * `seeds`. */
+/* Cases first, first + 1, ..., as many at a time as there are cores; returns how many failed, the first ones
+ * in `seeds`. */
 static long run_all(uint64_t first, long n, const char *cache, uint64_t seeds[MOST_SHRUNK])
 {
-    struct { pid_t child; uint64_t seed; } now[MAX_JOBS];
-    long cores = sysconf(_SC_NPROCESSORS_ONLN), jobs = cores < 1 ? 1 : cores > MAX_JOBS ? MAX_JOBS : cores, failed = 0;
+    struct {
+        pid_t child;
+        uint64_t seed;
+    } now[MAX_JOBS];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN),
+         jobs = cores < 1          ? 1
+                : cores > MAX_JOBS ? MAX_JOBS
+                                   : cores,
+         failed = 0;
     long running = 0, started = 0;
     while (started < n || running > 0) {
         int status, i = 0;

@@ -227,7 +227,7 @@ static void test_shared_states(void **state)
     const int64_t lengths[2] = {1, 5};
     for (int n = 2; n <= 8; n++) {
         small_llama m = {.hidden = 64, .heads = 8, .kv_heads = 4, .head_size = 8, .ffn = 96, .layers = 2};
-        char host[16];
+        char host[32];
         m.batch = n % 4 + 1;
         m.cache = 10;
         snprintf(host, sizeof host, "host:%d", n);
