@@ -25,7 +25,7 @@ static void *counted(void *p)
 
 void *ein__calloc(size_t n, size_t size)
 {
-    if (refused()) return NULL;
+    if (refused() || (size != 0 && n > PTRDIFF_MAX / size)) return NULL;
     return counted(calloc(n != 0 ? n : 1, size != 0 ? size : 1));
 }
 
