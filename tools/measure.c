@@ -62,7 +62,9 @@ static ein_status count_bytes(protocol *p)
     session *s = &p->out->session;
     prepared counting = {0};
     progress_report(p->work->progress, "counting run", 0);
-    ein_status status = session_prepare(s, p->plan, true, &counting);
+    /* The first program's plan: a search that finds the weights placed may come to another one. */
+    const char *plan = ein_program_plan(p->out->program.program);
+    ein_status status = session_prepare(s, plan, true, &counting);
     if (status == EIN_OK) status = session_run(s, &counting);
     for (int d = 0; status == EIN_OK && d < ein_context_device_count(s->context); d++) {
         p->out->moved += ein_run_tally(counting.run, d);
