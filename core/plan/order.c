@@ -87,19 +87,32 @@ static bool cells_overlap(const cell *x, const cell *y)
            y->offset < x->offset + x->bytes;
 }
 
+/* Cells of one device, compared pair by pair. */
+static ein_status overlaps_on(tracker *t, const int *mine, int n, int *scratch)
+{
+    for (int i = 0; i < n; i++) {
+        int m = 0, c = mine[i];
+        for (int j = 0; j < n; j++)
+            if (i == j || cells_overlap(&t->cells.items[c], &t->cells.items[mine[j]])) scratch[m++] = mine[j];
+        NEW(t->a, t->overlaps[c], m);
+        memcpy(t->overlaps[c], scratch, (size_t)m * sizeof *scratch);
+        t->n_overlaps[c] = m;
+    }
+    return EIN_OK;
+}
+
 static ein_status find_overlaps(tracker *t)
 {
-    int n = t->cells.n, *scratch;
-    NEW(t->a, t->overlaps, n);
-    NEW(t->a, t->n_overlaps, n);
-    NEW(t->a, scratch, n);
-    for (int i = 0; i < n; i++) {
-        int m = 0;
-        for (int j = 0; j < n; j++)
-            if (i == j || cells_overlap(&t->cells.items[i], &t->cells.items[j])) scratch[m++] = j;
-        NEW(t->a, t->overlaps[i], m);
-        memcpy(t->overlaps[i], scratch, (size_t)m * sizeof *scratch);
-        t->n_overlaps[i] = m;
+    int *mine, *scratch;
+    NEW(t->a, t->overlaps, t->cells.n);
+    NEW(t->a, t->n_overlaps, t->cells.n);
+    NEW(t->a, mine, t->cells.n);
+    NEW(t->a, scratch, t->cells.n);
+    for (int d = 0; d < t->p->n_devices; d++) {
+        int n = 0;
+        for (int c = 0; c < t->cells.n; c++)
+            if (t->cells.items[c].device == d) mine[n++] = c;
+        TRY(overlaps_on(t, mine, n, scratch));
     }
     return EIN_OK;
 }
