@@ -57,7 +57,8 @@ static void tile(const job *j, tiling *t)
     int size = t->d_chunk * t->d_chunks;
     t->resident = size <= 256;
     t->queries = rows_of(j) <= 16 ? 16 : rows_of(j) <= 32 || size > 64 || t->e_width > 128 ? 32 : 64;
-    if (rows_of(j) <= 8 && t->e_chunk % 32 == 0) t->queries = 8;
+    bool eight = load_width(t->resident ? size : t->d_chunk) >= THREADS / 8; /* a load's rows fit the tile */
+    if (rows_of(j) <= 8 && t->e_chunk % 32 == 0 && eight) t->queries = 8;
     t->keys = t->queries == 64 || (t->queries == 32 && t->resident && size > 128) ? 32 : 64;
     t->row = t->queries + 1;
     /* Measured: what makes the device's assembler spill least. */

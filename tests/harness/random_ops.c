@@ -245,24 +245,46 @@ static void rope_call(maker *m)
     add_value(m, ein_rope(m->g, x, c, s, make_scalar(m, positions - d.at[1])));
 }
 
+/* A query, and the head size of the values: some as in practice, most of whatever size a value has. */
+static ein_tensor random_query(maker *m, shape *q, i64 *e)
+{
+    static const i64 sizes[] = {8, 16, 24, 32, 48, 64, 80};
+    if (dice_chance(&m->d, 20)) {
+        *e = sizes[dice_below(&m->d, 5)];
+        *q = (shape){4, {1, dice_range(&m->d, 1, 4), dice_range(&m->d, 1, 8), sizes[dice_below(&m->d, 7)]}};
+        return make_leaf(m, *q);
+    }
+    ein_tensor x = pick(m);
+    shape have = shape_of(m, x);
+    *q = random_factors(m, shape_numel(&have), 4);
+    if (q->at[3] == 0) q->at[3] = 1, q->at[dice_below(&m->d, 3)] = 0;
+    *e = random_extent(m);
+    if (*e == 0) *e = 1;
+    return ein_reshape(m->g, x, 4, q->at);
+}
+
+/* Shapes of keys and values; false if they would be too large. */
+static bool random_keys(maker *m, const shape *q, i64 e, shape *k, shape *v)
+{
+    i64 heads = q->at[1] > 0 ? q->at[1] : 1, groups = dice_range(&m->d, 1, 4), t = random_extent(m);
+    while (heads % groups != 0) groups--;
+    if (q->at[1] == 0) groups = 1;
+    if (q->at[0] * q->at[1] * q->at[2] * t * (q->at[3] + e) > MOST_POINTS) t = 2;
+    *k = *v = (shape){4, {q->at[0], q->at[1] / groups, t, q->at[3]}};
+    v->at[3] = q->at[0] * q->at[1] * q->at[2] * e > MOST_ELEMENTS ? 1 : e;
+    return shape_numel(k) <= 4 * MOST_ELEMENTS && shape_numel(v) <= 4 * MOST_ELEMENTS;
+}
+
 static void attention_call(maker *m)
 {
-    ein_tensor x = pick(m), out[3];
-    shape have = shape_of(m, x), q = random_factors(m, shape_numel(&have), 4), k, v;
-    if (q.at[3] == 0) q.at[3] = 1, q.at[dice_below(&m->d, 3)] = 0;
-    i64 heads = q.at[1] > 0 ? q.at[1] : 1, groups = dice_range(&m->d, 1, 4), t = random_extent(m),
-        e = random_extent(m);
-    if (e == 0) e = 1;
-    while (heads % groups != 0) groups--;
-    if (q.at[1] == 0) groups = 1;
-    if (q.at[0] * q.at[1] * q.at[2] * t * (q.at[3] + e) > MOST_POINTS) t = 2;
-    k = v = (shape){4, {q.at[0], q.at[1] / groups, t, q.at[3]}};
-    v.at[3] = q.at[0] * q.at[1] * q.at[2] * e > MOST_ELEMENTS ? 1 : e;
-    if (shape_numel(&k) > 4 * MOST_ELEMENTS || shape_numel(&v) > 4 * MOST_ELEMENTS) {
+    shape q, k, v;
+    i64 e, t;
+    ein_tensor x = random_query(m, &q, &e), out[3];
+    if (!random_keys(m, &q, e, &k, &v)) {
         map_call(m);
         return;
     }
-    x = ein_reshape(m->g, x, 4, q.at);
+    t = k.at[2];
     ein_attention_options o = {
         .size = sizeof o, .causal = dice_chance(&m->d, 50), .scale = dice_chance(&m->d, 70) ? 0 : 0.75};
     if (dice_chance(&m->d, 40)) o.position = make_scalar(m, t);

@@ -121,7 +121,7 @@ static void check(const problem *p)
 static void head_sizes(void **state)
 {
     static const i64 sizes[][2] = {{1, 1},     {3, 5},     {16, 16},   {64, 64},  {80, 72},
-                                   {128, 128}, {200, 100}, {256, 256}, {300, 600}};
+                                   {128, 128}, {200, 100}, {256, 256}, {300, 600}, {3, 27}, {48, 96}};
     (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (i64 s = 7; s < 100; s += 35)
