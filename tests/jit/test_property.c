@@ -32,7 +32,7 @@ enum {
     MOST_OPS = 12,
     MOST_DEVICES = 9,
     MAX_PARTS = 512,
-    SECONDS = 120,
+    SECONDS = 300,
     MOST_SHRUNK = 5,
     MAX_JOBS = 16
 };
