@@ -175,18 +175,6 @@ float ein__expr_eval_f32(const expr *x, const float *args)
     return x->n > 0 ? (float)eval(x, x->n - 1, NULL, args != NULL ? args : none) : NAN;
 }
 
-ein_status ein__expr_copy(arena *a, const expr *x, const int *map, expr *out)
-{
-    expr_node *nodes;
-    NEW(a, nodes, x->n);
-    for (int i = 0; i < x->n; i++) {
-        nodes[i] = x->nodes[i];
-        if (nodes[i].op == X_ARG && map != NULL) nodes[i].a = map[nodes[i].a];
-    }
-    *out = (expr){x->n, nodes};
-    return EIN_OK;
-}
-
 int ein__expr_work(const expr *x)
 {
     int work = 0;

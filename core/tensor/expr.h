@@ -39,8 +39,6 @@ void ein__expr_print_number(double value, text *out);
 /* Evaluate in f64 / plain f32. */
 double ein__expr_eval(const expr *x, const double *args);
 float ein__expr_eval_f32(const expr *x, const float *args);
-/* Copy with argument i replaced by map[i]. */
-ein_status ein__expr_copy(arena *a, const expr *x, const int *map, expr *out);
 /* Bit set of the arguments that occur, modulo n (a combine's arguments are two tuples of n states). */
 uint32_t ein__expr_arguments(const expr *x, int n);
 /* Number of arithmetic nodes, for the cost model. */
