@@ -175,7 +175,7 @@ static void combine(const writer *w, uint32_t set, const char *const *args, cons
 {
     EACH_STATE(s, set) {
         ein__text_add(w->out, "%sconst float c%d = ", indent, s);
-        ein__expr_print(&w->merge->combine[s], args, w->out);
+        ein__expr_print(&w->merge->combine[s], args, NULL, EIN_F32, w->out);
         ein__text_add(w->out, ";\n");
     }
     EACH_STATE(s, set) ein__text_add(w->out, "%s%s = c%d;\n", indent, args[s], s);
@@ -221,7 +221,7 @@ static void finish(const writer *w, form f)
         ein__text_add(w->out, "            vec y;\n            UNROLL(4) for (int v = 0; v < %d; v++) y.v[v] = ",
                       w->lanes);
     else ein__text_add(w->out, "            const float y = ");
-    if (last->n > 0) ein__expr_print(last, args, w->out);
+    if (last->n > 0) ein__expr_print(last, args, NULL, EIN_F32, w->out);
     else ein__text_add(w->out, "%s", args[w->p->result]);
     ein__text_add(w->out, ";\n            ");
     store(w, f, "y");

@@ -10,8 +10,8 @@ typedef struct op_work {
     const node *node;
     int index;
     const choice *c;
-    item operands[MAX_OPERANDS + MAX_STAGES]; /* then the statistics of a two-step op */
-    const index_map *maps[MAX_OPERANDS + MAX_STAGES];
+    item operands[MAX_OPERANDS + MAX_STATISTICS]; /* then the statistics of a two-step op */
+    const index_map *maps[MAX_OPERANDS + MAX_STATISTICS];
     int n_operands;
 } op_work;
 
@@ -63,14 +63,19 @@ static ein_status fetch_operand(op_work *k, int o)
 /* ---- launches ----------------------------------------------------------------------------------------- */
 
 /* Where the op writes: `n` views, each a state or result of which map, in an instance. */
-typedef struct output_slot { const instance *x; int state; const index_map *block_map, *map; } output_slot;
+typedef struct output_slot {
+    const instance *x;
+    int state;
+    const index_map *block_map, *map;
+    ein_dtype dtype;
+} output_slot;
 
 static ein_status output_view(op_work *k, const output_slot *t, int tuple, int device, const label_box *box, view *out)
 {
     const relation *r = &t->x->states[t->state];
     int block = ein__tuple_block(t->block_map, k->c, tuple);
     int partial = t->x->pending ? ein__tuple_partial(&k->node->spec, k->c, tuple) : 0;
-    *out = (view){.dtype = EIN_F32, .scalar = -1};
+    *out = (view){.dtype = t->dtype, .scalar = -1};
     memcpy(out->range_hi, box->len, sizeof out->range_hi);
     if (!ein__block_view(r, block, t->map, box, &out->offset, out->stride))
         return ein__fail(k->w->e, EIN_INTERNAL, "%s: tuple %d does not fit its result's block %d", k->node->name, tuple,
@@ -146,7 +151,8 @@ static ein_status lower_final(op_work *k)
     instance *made[MAX_RESULTS];
     for (int r = 0; r < s->n_results; r++) {
         TRY(finished_result(k, r, &made[r]));
-        outs[r] = (output_slot){made[r], 0, &s->results[r], &s->results[r]};
+        ein_dtype dtype = k->w->g->values.items[k->node->results[r]].dtype;
+        outs[r] = (output_slot){made[r], 0, &s->results[r], &s->results[r], dtype};
     }
     TRY(launch_all(k, JOB_FINAL, 0, outs, s->n_results));
     for (int r = 0; r < s->n_results; r++) ein__instance_append(&k->w->values[k->node->results[r]], made[r]);
@@ -183,13 +189,11 @@ static ein_status pending_result(op_work *k, int r, int *const *buffers, instanc
     return EIN_OK;
 }
 
-/* The merge's states stay where they were made; the exchange to the next reader joins them. */
-static ein_status lower_pending(op_work *k)
+/* Buffers for all states of the merge, and where the op writes them. */
+static ein_status make_states(op_work *k, int *buffers[MAX_STATES], output_slot outs[MAX_STATES])
 {
     lowering *w = k->w;
     const spec *s = &k->node->spec;
-    int *buffers[MAX_STATES];
-    output_slot outs[MAX_STATES];
     for (int q = 0; q < s->n_states; q++) {
         int r = 0;
         while (r < s->n_results && !map_inside(&s->states[q], &s->results[r])) r++;
@@ -198,10 +202,21 @@ static ein_status lower_pending(op_work *k)
         NEW(w->scratch, x, 1);
         *x = (instance){.pending = true, .n_states = s->n_states, .space = SPACE_BUFFER};
         TRY(ein__relation_state(w->scratch, s, q, r, k->c, &x->states[q]));
-        TRY(ein__state_buffers(w, &x->states[q], EIN_F32, NULL, &buffers[q]));
+        TRY(ein__state_buffers(w, &x->states[q], s->merge->wire[q], NULL, &buffers[q]));
         x->buffers[q] = buffers[q];
-        outs[q] = (output_slot){x, q, &s->states[q], &s->results[r]};
+        outs[q] = (output_slot){x, q, &s->states[q], &s->results[r], s->merge->wire[q]};
     }
+    return EIN_OK;
+}
+
+/* The merge's states stay where they were made; the exchange to the next reader joins them. */
+static ein_status lower_pending(op_work *k)
+{
+    lowering *w = k->w;
+    const spec *s = &k->node->spec;
+    int *buffers[MAX_STATES];
+    output_slot outs[MAX_STATES];
+    TRY(make_states(k, buffers, outs));
     TRY(launch_all(k, JOB_STATES, 0, outs, s->n_states));
     for (int r = 0; r < s->n_results; r++) {
         instance *x;
@@ -213,39 +228,39 @@ static ein_status lower_pending(op_work *k)
 
 /* ---- two steps: statistic, exchange, apply ------------------------------------------------------------- */
 
-static ein_status lower_stage(op_work *k, int stage, instance **list)
+static ein_status lower_stage(op_work *k, int stage, instance **lists)
 {
     lowering *w = k->w;
-    spec *s;
-    instance *x;
-    NEW(w->scratch, s, 1);
-    TRY(ein__statistic_spec(w->scratch, k->node, stage, s));
-    NEW(w->scratch, x, 1);
-    *x = (instance){.pending = true, .n_states = 1, .used = 1, .merge = s->merge, .space = SPACE_BUFFER};
-    TRY(ein__relation_state(w->scratch, s, 0, 0, k->c, &x->states[0]));
-    TRY(ein__state_buffers(w, &x->states[0], EIN_F32, NULL, &x->buffers[0]));
-    node *statistic; /* the same op with the statistic's spec, for tuple and partial numbers */
+    node *statistic; /* the same op with the statistics' spec, for tuple and partial numbers */
+    int *buffers[MAX_STATES];
+    output_slot outs[MAX_STATES];
     NEW(w->scratch, statistic, 1);
     *statistic = *k->node;
-    statistic->spec = *s;
+    TRY(ein__statistic_spec(w->scratch, k->node, stage, &statistic->spec));
+    const spec *s = &statistic->spec;
     op_work sub = *k;
     sub.node = statistic;
-    output_slot out = {x, 0, &s->results[0], &s->results[0]};
-    TRY(launch_all(&sub, JOB_STAGE, stage, &out, 1));
-    *list = x;
-    int o = k->n_operands++;
-    k->operands[o] = (item){list, EIN_F32, k->index, k->node->name};
-    k->maps[o] = &s->results[0];
-    return fetch_operand(k, o);
+    TRY(make_states(&sub, buffers, outs));
+    TRY(launch_all(&sub, JOB_STAGE, stage, outs, s->n_states));
+    for (int r = 0; r < s->n_results; r++) {
+        TRY(pending_result(&sub, r, buffers, &lists[r]));
+        int o = k->n_operands++;
+        k->operands[o] = (item){&lists[r], s->merge->compute[r], k->index, k->node->name};
+        k->maps[o] = &s->results[r];
+        TRY(fetch_operand(k, o));
+    }
+    return EIN_OK;
 }
 
 static ein_status lower_two_step(op_work *k)
 {
     instance **lists, *made;
-    NEW(k->w->scratch, lists, MAX_STAGES);
-    for (int stage = 0; stage < k->node->n_stages; stage++) TRY(lower_stage(k, stage, &lists[stage]));
+    NEW(k->w->scratch, lists, MAX_STATISTICS);
+    for (int stage = 0; stage < k->node->n_stages; stage++)
+        TRY(lower_stage(k, stage, &lists[ein__node_statistics(k->node, stage)]));
     TRY(finished_result(k, 0, &made));
-    output_slot out = {made, 0, &k->node->spec.results[0], &k->node->spec.results[0]};
+    ein_dtype dtype = k->w->g->values.items[k->node->results[0]].dtype;
+    output_slot out = {made, 0, &k->node->spec.results[0], &k->node->spec.results[0], dtype};
     TRY(launch_all(k, JOB_APPLY, 0, &out, 1));
     ein__instance_append(&k->w->values[k->node->results[0]], made);
     return EIN_OK;

@@ -204,16 +204,19 @@ static ein_status add_statistics(prices *p, const node *n, option *o)
     double block = o->seconds;
     for (int i = 0; i < n->n_stages; i++) {
         spec s;
-        relation r;
-        move way;
-        int from, to;
         TRY(ein__statistic_spec(p->a, n, i, &s));
-        TRY(pending(p, &s, 0, &o->choice, &from));
-        TRY(ein__relation_finished(p->a, &s, 0, &o->choice, &r));
-        TRY(ein__pool_relation(&p->pool, &r, &to));
-        TRY(ein__price_move(p, from, EIN_F32, to, &way));
-        o->seconds += way.seconds + block;
-        o->bytes += way.bytes;
+        for (int k = 0; k < s.n_results; k++) {
+            relation r;
+            move way;
+            int from, to;
+            TRY(pending(p, &s, k, &o->choice, &from));
+            TRY(ein__relation_finished(p->a, &s, k, &o->choice, &r));
+            TRY(ein__pool_relation(&p->pool, &r, &to));
+            TRY(ein__price_move(p, from, s.merge->compute[k], to, &way));
+            o->seconds += way.seconds;
+            o->bytes += way.bytes;
+        }
+        o->seconds += block;
     }
     return EIN_OK;
 }

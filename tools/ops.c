@@ -161,9 +161,8 @@ static const struct op {
 
 static void print_merges(const node *n, text *out)
 {
-    static const char *const kinds[] = {"sum", "max", "min", "softmax", "softmax_state"};
     for (int i = 0; i < n->n_stages; i++)
-        ein__text_add(out, "%s%s", i > 0 ? ", " : "", kinds[n->stages[i].kind]);
+        ein__text_add(out, "%s%s", i > 0 ? ", " : "", n->stages[i].merge->name);
     if (n->n_stages == 0) ein__text_add(out, "%s", n->spec.merge != NULL ? n->spec.merge->name : "-");
 }
 

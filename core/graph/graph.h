@@ -39,21 +39,33 @@ typedef enum op_kind {
     OP_GATHER,    /* rows of a table by index: embedding */
     OP_MOVE,      /* same elements under another index map: reshape, permute, slice, concat */
     OP_APPEND,    /* write rows into a state at a run-time position, in place */
+    OP_SELECT,    /* the k largest or smallest of a row, with their indices: topk */
     OP_CUSTOM     /* a user's */
 } op_kind;
 
-enum { MAX_STAGES = 3 };
+enum { MAX_STAGES = 3, MAX_STATISTICS = 6, MAX_INDICES = 4 };
 
+/* A stage's statistics are the states of its merge. */
 typedef struct row_stage {
-    merge_kind kind; /* MERGE_SUM or MERGE_MAX */
-    expr body;       /* arguments: the operands, then the statistics of earlier stages */
+    const merge *merge;     /* no finalizers are applied */
+    expr body[MAX_STATES];  /* what a point gives to each state; arguments as OP_ROW's body, earlier stages only */
 } row_stage;
 
 typedef struct attention_attrs {
     bool causal;
     double scale;
     int position, length; /* run-time scalars, or -1 */
+    i64 window;           /* key t is seen only if t > s + position - window; 0: no limit */
+    double softcap;       /* scores become softcap * tanh(score / softcap); 0: none */
+    /* A fourth operand, if there is one, is the mask: bool (1: seen) or float (added to scores). */
 } attention_attrs;
+
+/* OP_SELECT: operands x [.., n, ..] and, if there are two, the index that each element stands for, i64; results
+ * values and indices (i64), with label k in n's place. n and k are whole. */
+typedef struct select_attrs {
+    bool smallest;
+    int n, k; /* labels */
+} select_attrs;
 
 typedef struct custom_attrs {
     const char *name, *version, *kernel, *grid;
@@ -64,7 +76,8 @@ typedef struct custom_attrs {
 /* Fixed label numbers of some kinds, so that families and evaluator need not guess.
  * OP_ATTENTION: b, kv head, group, query, key, head size, value size. Operands q [b,h,g,s,d], k [b,h,t,d],
  * v [b,h,t,e] (as terms); states m [b,h,g,s], l [b,h,g,s], o [b,h,g,s,e].
- * OP_GATHER: operands ids [rows], table [v,d]; result [rows,d]; v is aggregated (sum).
+ * OP_GATHER: operands ids [rows], table [v,d]; result [rows,d]; v is aggregated (sum). Labels from GATHER_LABELS on
+ * are batch labels, which all three have.
  * OP_APPEND: operands state [.., t, ..], rows [.., s, ..]; result as the state. */
 enum { ATT_B, ATT_H, ATT_G, ATT_S, ATT_T, ATT_D, ATT_E, ATT_LABELS };
 enum { GATHER_ROWS, GATHER_V, GATHER_D, GATHER_LABELS };
@@ -75,11 +88,18 @@ typedef struct node {
     spec spec;
     value *operands;  /* spec.n_operands */
     value *results;   /* spec.n_results */
-    expr body;        /* OP_MAP: of the operands; OP_ROW: of the operands, then the statistics */
+    /* OP_MAP and OP_ROW may read the global index of a label, an i64: argument n_operands + i is that of
+     * indices[i]. */
+    int n_indices;
+    int indices[MAX_INDICES];
+    /* OP_MAP: what a point gives to each state of the merge (no merge: the result). OP_ROW: body[0] is the result;
+     * arguments: operands, indices, then all statistics, stage after stage. */
+    expr body[MAX_STATES];
     bool product;     /* OP_MAP: body is x0 * x1 and the merge a plain sum: a matrix product may do it */
     int n_stages;     /* OP_ROW */
     row_stage stages[MAX_STAGES];
     attention_attrs attention;
+    select_attrs select;
     int scalar;         /* OP_APPEND: run-time position, or -1 */
     int append_t, append_s; /* OP_APPEND: the labels of the state's and the rows' axis */
     custom_attrs custom;
@@ -113,9 +133,11 @@ typedef struct graph {
 
 struct ein_graph { graph g; };
 
-/* OP_ROW cut along its two-step label: the spec of statistic `stage`, whose only result is the row's number (the
- * result without the two-step labels), merged like the stage. On `a`. */
+/* OP_ROW cut along its two-step label: the spec of the statistics of `stage`, whose results are the states of its
+ * merge (each the result without the two-step labels). On `a`. */
 ein_status ein__statistic_spec(arena *a, const node *n, int stage, spec *out);
+/* Number of the stage's first statistic among all; stage = n_stages: how many there are. */
+int ein__node_statistics(const node *n, int stage);
 /* A pure view: the result is the operand under another shape. It has no kernel and no choice. */
 bool ein__node_is_view(const node *n);
 /* A user's kernel writes states: where these are not the results, the merge finishes them, uncut or not. */

@@ -99,7 +99,7 @@ static ein_status check_node(const graph *g, int i, error *e)
     }
     if (n->n_stages < 0 || n->n_stages > MAX_STAGES)
         WRONG("node %d (%s) has %d stages", i, n->name, n->n_stages);
-    if ((n->kind == OP_MAP || n->kind == OP_ROW) && n->body.n == 0)
+    if ((n->kind == OP_MAP || n->kind == OP_ROW) && n->body[0].n == 0)
         WRONG("node %d (%s) has no body", i, n->name);
     return EIN_OK;
 }

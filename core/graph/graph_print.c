@@ -44,7 +44,7 @@ static void print_body(const node *n, text *out)
         args[i] = names[i];
     }
     ein__text_add(out, "  = ");
-    ein__expr_print(&n->body, args, out);
+    ein__expr_print(&n->body[0], args, NULL, EIN_F32, out);
 }
 
 static void print_node(const graph *g, const node *n, const char *indent, text *out)
@@ -102,7 +102,7 @@ void ein__graph_print(const graph *g, text *out)
 
 enum { KEY_KIND = 0x200, KEY_BODY, KEY_PRODUCT, KEY_STAGES, KEY_ATTENTION, KEY_SCALAR, KEY_APPEND, KEY_CUSTOM,
        KEY_VALUES, KEY_SHAPE, KEY_LEAVES, KEY_DATA, KEY_NODES, KEY_OPERANDS, KEY_RESULTS, KEY_OUTPUTS,
-       KEY_SCALARS, KEY_BOUNDS, KEY_LOOPS, KEY_CARRIES };
+       KEY_SCALARS, KEY_BOUNDS, KEY_LOOPS, KEY_CARRIES, KEY_INDICES, KEY_SELECT };
 
 static void key_string(text *key, uint32_t tag, const char *s) { ein__key_bytes(key, tag, s, strlen(s)); }
 
@@ -124,28 +124,44 @@ static void key_custom(const node *n, text *key)
     for (int l = 0; l < n->spec.n_labels; l++) key_string(key, KEY_CUSTOM, n->spec.labels[l].name);
 }
 
+static void key_bodies(const expr bodies[MAX_STATES], text *key)
+{
+    for (int k = 0; k < MAX_STATES; k++) {
+        ein__key_int(key, KEY_BODY, bodies[k].n);
+        if (bodies[k].n > 0) ein__expr_key(&bodies[k], key);
+    }
+}
+
 void ein__node_key(const node *n, text *key)
 {
     ein__key_int(key, KEY_KIND, (int)n->kind);
     ein__spec_key(&n->spec, key);
-    ein__key_int(key, KEY_BODY, n->body.n);
-    if (n->body.n > 0) ein__expr_key(&n->body, key);
+    ein__key_int(key, KEY_INDICES, n->n_indices);
+    for (int i = 0; i < n->n_indices; i++) ein__key_int(key, KEY_INDICES, n->indices[i]);
+    key_bodies(n->body, key);
     ein__key_int(key, KEY_PRODUCT, n->product);
     ein__key_int(key, KEY_STAGES, n->n_stages);
     for (int i = 0; i < n->n_stages; i++) {
-        ein__key_int(key, KEY_STAGES, (int)n->stages[i].kind);
-        ein__expr_key(&n->stages[i].body, key);
+        ein__merge_key(n->stages[i].merge, key);
+        key_bodies(n->stages[i].body, key);
     }
     if (n->kind == OP_ATTENTION) {
         ein__key_int(key, KEY_ATTENTION, n->attention.causal);
         key_double(key, KEY_ATTENTION, n->attention.scale);
         ein__key_int(key, KEY_ATTENTION, n->attention.position);
         ein__key_int(key, KEY_ATTENTION, n->attention.length);
+        ein__key_int(key, KEY_ATTENTION, n->attention.window);
+        key_double(key, KEY_ATTENTION, n->attention.softcap);
     }
     if (n->kind == OP_APPEND) {
         ein__key_int(key, KEY_SCALAR, n->scalar);
         ein__key_int(key, KEY_APPEND, n->append_t);
         ein__key_int(key, KEY_APPEND, n->append_s);
+    }
+    if (n->kind == OP_SELECT) {
+        ein__key_int(key, KEY_SELECT, n->select.smallest);
+        ein__key_int(key, KEY_SELECT, n->select.n);
+        ein__key_int(key, KEY_SELECT, n->select.k);
     }
     if (n->kind == OP_CUSTOM) key_custom(n, key);
 }

@@ -173,7 +173,7 @@ static ein_status add_rope(graph *g, value x, value cosine, value sine, ein_scal
     ein__term_label(s, &s->operands[4], HALF);
     ein__term_labels(s, &s->results[0], B, 5);
     const char *body = "where(x4 == 0, x0 * x2 - x1 * x3, x1 * x2 + x0 * x3)";
-    TRY(ein__expr_make(g, "rope", body, 5, 0, NULL, &op.body));
+    TRY(ein__expr_make(g, "rope", body, 5, 0, NULL, &op.body[0]));
     s->flops = 3;
     TRY(ein__bound_add(g, scalar, d.at[1], positions, "rope"));
     return ein__node_add(g, &op, &d, out);

@@ -231,6 +231,7 @@ static ein_status set_merge(graph *g, custom *c)
     NEW(&g->arena, m, 1);
     m->name = c->node.custom.name;
     m->n_states = o->n_states;
+    for (int k = 0; k < o->n_states; k++) m->compute[k] = m->wire[k] = EIN_F32;
     m->n_results = o->n_results;
     for (int k = 0; k < o->n_states; k++) {
         dims shape;

@@ -35,7 +35,7 @@ static ein_status add_product(graph *g, node *n, const dims *result, value *out)
     spec *s = &n->spec;
     for (int i = 0; i < s->n_operands; i++)
         at += (size_t)snprintf(body + at, sizeof body - at, "%sx%d", i > 0 ? "*" : "", i);
-    TRY(ein__expr_make(g, n->name, body, s->n_operands, 0, NULL, &n->body));
+    TRY(ein__expr_make(g, n->name, body, s->n_operands, 0, NULL, &n->body[0]));
     bool sum = s->results[0].n < s->n_labels;
     if (sum) {
         merge *m;

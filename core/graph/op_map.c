@@ -16,8 +16,8 @@ ein_status ein__map_add(graph *g, const char *name, const char *expression, int 
     int first = ein__label_dims(s, 'd', &result);
     for (int i = 0; i < n; i++) ein__term_broadcast(s, &s->operands[i], &shapes[i], &result, first);
     ein__term_labels(s, &s->results[0], first, result.rank);
-    TRY(ein__expr_make(g, name, expression, n, 0, NULL, &op.body));
-    s->flops = ein__expr_work(&op.body);
+    TRY(ein__expr_make(g, name, expression, n, 0, NULL, &op.body[0]));
+    s->flops = ein__expr_work(&op.body[0]);
     return ein__node_add(g, &op, &result, out);
 }
 

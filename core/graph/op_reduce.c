@@ -63,7 +63,7 @@ static ein_status add_reduction(graph *g, const reduction *r, value x, int n, co
     ein__label_dims(s, 'd', &d);
     ein__term_labels(s, &s->operands[0], 0, d.rank);
     add_result(s, &d, set, keep, &result);
-    TRY(ein__expr_make(g, r->name, "x0", 1, 0, NULL, &op.body));
+    TRY(ein__expr_make(g, r->name, "x0", 1, 0, NULL, &op.body[0]));
     s->flops = 1;
     if (set != 0) { /* else a scalar: nothing to merge */
         double scale = !r->mean ? 1 : count > 0 ? 1.0 / (double)count : (double)NAN;

@@ -21,10 +21,13 @@ static ein_status start_row(graph *g, node *op, const char *name, int n, const v
 static ein_status add_stage(graph *g, node *op, merge_kind kind, const char *source)
 {
     row_stage *t = &op->stages[op->n_stages];
-    TRY(ein__expr_make(g, op->name, source, op->spec.n_operands + op->n_stages, 0, NULL, &t->body));
-    t->kind = kind;
+    merge *m;
+    int n = op->spec.n_operands + ein__node_statistics(op, op->n_stages);
+    TRY(ein__expr_make(g, op->name, source, n, 0, NULL, &t->body[0]));
+    TRY(ein__merge_make(&g->arena, kind, 1.0, &m));
+    t->merge = m;
     op->n_stages++;
-    op->spec.flops += 1 + ein__expr_work(&t->body);
+    op->spec.flops += 1 + ein__expr_work(&t->body[0]);
     return EIN_OK;
 }
 
@@ -32,8 +35,9 @@ static ein_status finish_row(graph *g, node *op, const char *source, int n, cons
                              value *out)
 {
     dims d = ein__dims(g, op->operands[0]);
-    TRY(ein__expr_make(g, op->name, source, op->spec.n_operands + op->n_stages, n, constants, &op->body));
-    op->spec.flops += ein__expr_work(&op->body);
+    int statistics = ein__node_statistics(op, op->n_stages);
+    TRY(ein__expr_make(g, op->name, source, op->spec.n_operands + statistics, n, constants, &op->body[0]));
+    op->spec.flops += ein__expr_work(&op->body[0]);
     return ein__node_add(g, op, &d, out);
 }
 

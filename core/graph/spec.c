@@ -264,6 +264,10 @@ static void key_map(const index_map *m, text *key)
         ein__key_int(key, KEY_TERM, t->extent);
         ein__key_int(key, KEY_TERM, t->offset);
         ein__key_int(key, KEY_TERM, t->kind == TERM_ALL ? t->scalar : -1);
+        if (t->kind != TERM_WINDOW) continue;
+        ein__key_int(key, KEY_TERM, t->step);
+        ein__key_int(key, KEY_TERM, t->label2);
+        ein__key_int(key, KEY_TERM, t->step2);
     }
 }
 

@@ -25,7 +25,9 @@ typedef enum term_kind {
     TERM_LABEL, /* index = label */
     TERM_RANGE, /* index = label + offset; label values that fall outside [0, extent) read nothing */
     TERM_FIXED, /* index = offset */
-    TERM_ALL    /* index = label + offset + run-time scalar, known only in the run: all of it is needed */
+    TERM_ALL,   /* index = label + offset + run-time scalar, known only in the run: all of it is needed */
+    TERM_WINDOW /* index = step * label + step2 * label2 + offset, inside [0, extent) for all label values:
+                   windows of convolutions and pools (halos fall out), strided and reversed slices */
 } term_kind;
 
 typedef struct term {
@@ -34,6 +36,8 @@ typedef struct term {
     i64 extent; /* of this part of the tensor's index space */
     i64 offset;
     int scalar; /* TERM_ALL: index of the run-time scalar in the graph, or -1 */
+    int label2; /* TERM_WINDOW: the second label, or -1 */
+    i64 step, step2; /* TERM_WINDOW; step may be negative */
 } term;
 
 typedef struct index_map {

@@ -17,6 +17,12 @@ static const expr_word words[] = {
     [X_POW] = {"pow", WORD_CALL, 2, 0},       [X_LT] = {"<", WORD_INFIX, 2, 0},
     [X_LE] = {"<=", WORD_INFIX, 2, 0},        [X_GT] = {">", WORD_INFIX, 2, 0},
     [X_GE] = {">=", WORD_INFIX, 2, 0},        [X_EQ] = {"==", WORD_INFIX, 2, 0},
+    [X_NE] = {"!=", WORD_INFIX, 2, 0},        [X_AND] = {"and", WORD_CALL, 2, 0},
+    [X_OR] = {"or", WORD_CALL, 2, 0},         [X_FLOORDIV] = {"floordiv", WORD_CALL, 2, 0},
+    [X_MOD] = {"mod", WORD_CALL, 2, 0},       [X_NOT] = {"not", WORD_CALL, 1, 0},
+    [X_FLOOR] = {"floor", WORD_CALL, 1, 0},   [X_CEIL] = {"ceil", WORD_CALL, 1, 0},
+    [X_ROUND] = {"round", WORD_CALL, 1, 0},   [X_TRUNC] = {"trunc", WORD_CALL, 1, 0},
+    [X_SIGN] = {"sign", WORD_CALL, 1, 0},
     [X_NEG] = {"neg", WORD_CALL, 1, 0},       [X_ABS] = {"abs", WORD_CALL, 1, 0},
     [X_EXP] = {"exp", WORD_CALL, 1, 0},       [X_LOG] = {"log", WORD_CALL, 1, 0},
     [X_SQRT] = {"sqrt", WORD_CALL, 1, 0},     [X_RSQRT] = {"rsqrt", WORD_CALL, 1, 0},
@@ -31,8 +37,9 @@ const expr_word *ein__expr_words(int *n)
     return words;
 }
 
-void ein__expr_print_number(double value, text *out)
+void ein__expr_print_number(double value, ein_dtype type, text *out)
 {
+    (void)type;
     float f = (float)value;
     if (isnan(f)) {
         ein__text_add(out, "K_NAN");
@@ -61,7 +68,7 @@ static void print(const expr *x, int at, const char *const *args, text *out)
     const expr_word *w = &words[node->op];
     const int operands[3] = {node->a, node->b, node->c};
     if (node->op == X_CONST) {
-        ein__expr_print_number(node->value, out);
+        ein__expr_print_number(node->value, EIN_F32, out);
     } else if (node->op == X_ARG) {
         ein__text_add(out, "%s", args[node->a]);
     } else if (node->op == X_WHERE) {
@@ -93,8 +100,9 @@ static void print(const expr *x, int at, const char *const *args, text *out)
     }
 }
 
-void ein__expr_print(const expr *x, const char *const *args, text *out)
+void ein__expr_print(const expr *x, const char *const *args, const ein_dtype *types, ein_dtype want, text *out)
 {
+    (void)types, (void)want;
     if (x->n > 0) print(x, x->n - 1, args, out);
 }
 
@@ -173,6 +181,19 @@ float ein__expr_eval_f32(const expr *x, const float *args)
 {
     static const float none[1] = {0};
     return x->n > 0 ? (float)eval(x, x->n - 1, NULL, args != NULL ? args : none) : NAN;
+}
+
+ein_dtype ein__expr_type(const expr *x, const ein_dtype *types)
+{
+    (void)x, (void)types;
+    return EIN_F32;
+}
+
+i64 ein__expr_eval_i64(const expr *x, const i64 *args)
+{
+    double a[64] = {0};
+    for (int i = 0; i < 64 && (ein__expr_arguments(x, 64) >> i & 1) != 0; i++) a[i] = (double)args[i];
+    return (i64)ein__expr_eval(x, a);
 }
 
 int ein__expr_work(const expr *x)

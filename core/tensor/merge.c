@@ -7,6 +7,10 @@
 
 /* exp of the distance to the joined maximum, by which each side's sums shrink. */
 #define SHRINK(side) "exp(" side "0 - max(a0, b0))"
+/* Index of the better of two; a NaN is better than all. */
+#define CHOOSE(better) \
+    "where(a0 != a0, where(b0 != b0, min(a1, b1), a1), where(b0 != b0, b1, " \
+    "where(a0 == b0, min(a1, b1), where(a0 " better " b0, a1, b1))))"
 #define JOIN(state) "a" state " * " SHRINK("a") " + b" state " * " SHRINK("b")
 
 typedef struct recipe {
@@ -24,7 +28,23 @@ static const recipe recipes[] = {
     [MERGE_SOFTMAX] = {"softmax", 3, 1, {EIN__LOWEST, 0, 0},
         {"max(a0, b0)", JOIN("1"), JOIN("2")}, "where(a1 == 0, 0, a2 / a1)"},
     [MERGE_SOFTMAX_STATE] = {"softmax-state", 3, 3, {EIN__LOWEST, 0, 0},
-        {"max(a0, b0)", JOIN("1"), JOIN("2")}, NULL}};
+        {"max(a0, b0)", JOIN("1"), JOIN("2")}, NULL},
+    [MERGE_PROD] = {"prod", 1, 1, {1}, {"a0 * b0"}, NULL},
+    [MERGE_ARGMAX] = {"argmax", 2, 1, {-INFINITY, INFINITY}, {"max(a0, b0)", CHOOSE(">")}, "a1"},
+    [MERGE_ARGMIN] = {"argmin", 2, 1, {INFINITY, INFINITY}, {"min(a0, b0)", CHOOSE("<")}, "a1"},
+    [MERGE_LOGSUMEXP] = {"logsumexp", 2, 1, {EIN__LOWEST, 0}, {"max(a0, b0)", JOIN("1")},
+        "where(a0 == 1 / 0, a0, a0 + log(a1))"},
+    [MERGE_WELFORD] = {"welford", 3, 3, {0, 0, 0},
+        {"a0 + b0", "where(b0 == 0, a1, a1 + (b1 - a1) * b0 / (a0 + b0))",
+         "where(b0 == 0, a2, a2 + b2 + (b1 - a1) * (b1 - a1) * a0 * b0 / (a0 + b0))"}, NULL}};
+
+/* States that are not of the values' type: an index. */
+static bool is_index(merge_kind kind, int state) { return state == 1 && (kind == MERGE_ARGMAX || kind == MERGE_ARGMIN); }
+
+static bool travels_as_values(merge_kind kind)
+{
+    return kind == MERGE_SUM || kind == MERGE_PROD || kind == MERGE_MAX || kind == MERGE_MIN;
+}
 
 /* The expression state 0 * scale. */
 static ein_status scale_state(arena *a, double scale, expr *out)
@@ -39,6 +59,11 @@ static ein_status scale_state(arena *a, double scale, expr *out)
 
 ein_status ein__merge_make(arena *a, merge_kind kind, double scale, merge **out)
 {
+    return ein__merge_make_typed(a, kind, scale, EIN_F32, out);
+}
+
+ein_status ein__merge_make_typed(arena *a, merge_kind kind, double scale, ein_dtype dtype, merge **out)
+{
     merge *m;
     const recipe *r = &recipes[kind];
     NEW(a, m, 1);
@@ -46,6 +71,10 @@ ein_status ein__merge_make(arena *a, merge_kind kind, double scale, merge **out)
     m->n_states = r->n_states;
     m->n_results = r->n_results;
     memcpy(m->identity, r->identity, sizeof m->identity);
+    for (int i = 0; i < r->n_states; i++) {
+        m->compute[i] = is_index(kind, i) ? EIN_I64 : ein__dtype_compute(dtype);
+        m->wire[i] = travels_as_values(kind) ? dtype : m->compute[i];
+    }
     for (int i = 0; i < r->n_states; i++)
         TRY(ein__expr_parse(a, r->combine[i], "a", r->n_states, "b", r->n_states, &m->combine[i], NULL));
     if (r->finalize != NULL)
@@ -63,6 +92,8 @@ void ein__merge_key(const merge *m, text *key)
         int64_t bits;
         memcpy(&bits, &m->identity[i], sizeof bits);
         ein__key_int(key, 'i', bits);
+        ein__key_int(key, 'c', m->compute[i]);
+        ein__key_int(key, 'w', m->wire[i]);
         ein__expr_key(&m->combine[i], key);
     }
     ein__key_int(key, 'r', m->n_results);

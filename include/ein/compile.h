@@ -14,6 +14,7 @@ typedef struct ein_compile_options {
     ein_weights *weights; /* where parameters are; NULL: plan only (a program that can be explained, not run) */
     ein_state *state;     /* take the layouts of these states; NULL: choose */
     const char *plan;     /* a forced plan, as ein_program_plan prints it; NULL: search */
+    ein_dtype wire;       /* in which partial sums of bf16 and f16 travel: 0, as they are; EIN_F32, unrounded */
     int counting;         /* 1: kernels tally the bytes they touch in other devices' memory (slow) */
 } ein_compile_options;
 

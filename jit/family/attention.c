@@ -190,7 +190,7 @@ static void place_queries(text *b, const job *j, const tiling *t)
         ADD("        %c_at[tid] = batch * %c_b + head * %c_h + g * %c_g + s * %c_s;\n", *p, *p, *p, *p, *p);
     ADD("        const i64 n = %s;\n", t->causal ? "s + first + 1 < seen ? s + first + 1 : seen" : "seen");
     ADD("        sees[tid] = n > 0 ? (int)n : 0;\n        top[tid] = ");
-    ein__expr_print_number(EIN__LOWEST, b);
+    ein__expr_print_number(EIN__LOWEST, EIN_F32, b);
     ADD(";\n    }\n");
 }
 

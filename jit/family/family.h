@@ -35,7 +35,7 @@ typedef struct job {
     const node *node;
     label_box box;
     int n_in, n_out;
-    view in[MAX_OPERANDS + MAX_STAGES]; /* operands; JOB_STAGE and JOB_APPLY: then the statistics so far */
+    view in[MAX_OPERANDS + MAX_STATISTICS]; /* operands; JOB_STAGE and JOB_APPLY: then the statistics so far */
     view out[MAX_STATES]; /* results (JOB_FINAL, JOB_APPLY), states (JOB_STATES), the statistic (JOB_STAGE) */
     job_mode mode;
     int stage;

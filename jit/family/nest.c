@@ -201,8 +201,8 @@ static void points_end(emitter *e)
 /* ---- expressions ---- */
 
 typedef struct spelling {
-    short_text names[MAX_OPERANDS + MAX_STAGES];
-    const char *args[MAX_OPERANDS + MAX_STAGES];
+    short_text names[MAX_OPERANDS + MAX_STATISTICS];
+    const char *args[MAX_OPERANDS + MAX_STATISTICS];
 } spelling;
 
 /* Arguments of an expression: the inputs, if it has any, then the statistics. */
@@ -235,18 +235,18 @@ static void join(emitter *e, int k, const spelling *s)
     if (join_of(t->combine) == X_ADD && root->op == X_MUL) {
         expr a = part(t->body, root->a), b = part(t->body, root->b);
         LINE(e, "%s = k_fma(", to.s);
-        ein__expr_print(&a, s->args, out);
+        ein__expr_print(&a, s->args, NULL, EIN_F32, out);
         ein__text_add(out, ", ");
-        ein__expr_print(&b, s->args, out);
+        ein__expr_print(&b, s->args, NULL, EIN_F32, out);
         ein__text_add(out, ", %s);\n", to.s);
         return;
     }
     const char *args[2] = {to.s, "f"};
     LINE(e, "const float f = ");
-    ein__expr_print(t->body, s->args, out);
+    ein__expr_print(t->body, s->args, NULL, EIN_F32, out);
     ein__text_add(out, ";\n");
     LINE(e, "%s = ", to.s);
-    ein__expr_print(t->combine, args, out);
+    ein__expr_print(t->combine, args, NULL, EIN_F32, out);
     ein__text_add(out, ";\n");
 }
 
@@ -264,7 +264,7 @@ static void tree(emitter *e, int k)
     LINE(e, "PHASE { t%d[tid] = P(p%d); }\n", k, k);
     LINE(e, "for (int h = THREADS / 2; h > 0; h /= 2)\n");
     LINE(e, "    PHASE_N(h) { t%d[tid] = ", k);
-    ein__expr_print(e->n->statistics[k].combine, args, &e->w->body);
+    ein__expr_print(e->n->statistics[k].combine, args, NULL, EIN_F32, &e->w->body);
     ein__text_add(&e->w->body, "; }\n");
     LINE(e, "const float s%d = t%d[0];\n", k, k);
 }
@@ -277,7 +277,7 @@ static void make_statistic(emitter *e, int k)
     spell(e, true, &s);
     LINE(e, "PRIV(float, %c%d);\n", kind, k);
     LINE(e, "STEP { P(%c%d) = ", kind, k);
-    ein__expr_print_number(t->identity, &e->w->body);
+    ein__expr_print_number(t->identity, EIN_F32, &e->w->body);
     ein__text_add(&e->w->body, "; }\n");
     points_begin(e, arguments(t->body) & e->used, true, false);
     join(e, k, &s);
@@ -302,7 +302,7 @@ static void store(emitter *e)
         element(e, n->n_in);
         ein__text_add(&e->w->body, ", ");
     }
-    if (n->last != NULL) ein__expr_print(n->last, s.args, &e->w->body);
+    if (n->last != NULL) ein__expr_print(n->last, s.args, NULL, EIN_F32, &e->w->body);
     else ein__text_add(&e->w->body, "%s", s.args[0]);
     ein__text_add(&e->w->body, ");\n");
     if (!single) {

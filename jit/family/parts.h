@@ -47,7 +47,7 @@ bool ein__box_empty(const label_box *box, int n_labels, uint32_t except);
 
 /* ---- nests -------------------------------------------------------------------------------------------- */
 
-enum { MAX_VIEWS = MAX_OPERANDS + MAX_STAGES + 1 };
+enum { MAX_VIEWS = MAX_OPERANDS + MAX_STATISTICS + 1 };
 
 /* One loop: extent, and the stride of every view, inputs first, then the output. */
 typedef struct loop_dim { i64 n, stride[MAX_VIEWS]; } loop_dim;
@@ -88,7 +88,7 @@ typedef struct nest {
     const view *in;
     const view *out;
     int n_statistics;
-    statistic statistics[MAX_STAGES];
+    statistic statistics[MAX_STATISTICS];
     const expr *last;
     bool everywhere;
     const shift *shift; /* or NULL; for a nest of one input */

@@ -10,34 +10,26 @@ static bool applicable(const job *j)
     return j->node->kind == OP_ROW && j->mode != JOB_STATES && j->n_out == 1;
 }
 
-/* The arguments' two-operand join of a statistic, and what it starts from. */
-static statistic make(const row_stage *s, expr_node nodes[3], expr *combine)
+static statistic make(const row_stage *s)
 {
-    bool sum = s->kind == MERGE_SUM;
-    nodes[0] = (expr_node){.op = X_ARG, .a = 0};
-    nodes[1] = (expr_node){.op = X_ARG, .a = 1};
-    nodes[2] = (expr_node){.op = sum ? X_ADD : X_MAX, .a = 0, .b = 1};
-    *combine = (expr){3, nodes};
-    return (statistic){&s->body, combine, sum ? 0.0 : -(double)__builtin_inff()};
+    return (statistic){&s->body[0], &s->merge->combine[0], s->merge->identity[0]};
 }
 
 static ein_status emit(arena *a, const job *j, launch *out, error *e)
 {
     const node *x = j->node;
-    expr_node nodes[MAX_STAGES][3];
-    expr combine[MAX_STAGES];
     int given = j->mode == JOB_STAGE ? j->stage : j->mode == JOB_APPLY ? x->n_stages : 0;
     nest n = {.what = "row", .n_labels = x->spec.n_labels, .box = j->box, .aggregated = x->spec.two_step,
-              .n_in = x->spec.n_operands + given, .in = j->in, .out = &j->out[0], .last = &x->body,
+              .n_in = x->spec.n_operands + given, .in = j->in, .out = &j->out[0], .last = &x->body[0],
               .everywhere = true};
     (void)e;
     if (j->mode == JOB_FINAL) {
         n.n_statistics = x->n_stages;
-        for (int k = 0; k < x->n_stages; k++) n.statistics[k] = make(&x->stages[k], nodes[k], &combine[k]);
+        for (int k = 0; k < x->n_stages; k++) n.statistics[k] = make(&x->stages[k]);
     } else if (j->mode == JOB_STAGE) {
         n.what = "row statistic";
         n.n_statistics = 1;
-        n.statistics[0] = make(&x->stages[j->stage], nodes[0], &combine[0]);
+        n.statistics[0] = make(&x->stages[j->stage]);
         n.last = NULL;
         n.everywhere = false;
     } else {

@@ -206,7 +206,7 @@ static void refused_weights(void **state)
     } while (0)
     ADD(EIN_INVALID, "weights: a tensor needs a name", NULL, EIN_F32, SHAPE(6), data, EIN_COPY);
     ADD(EIN_INVALID, "weights: 'w' has no data", "w", EIN_F32, SHAPE(6), NULL, EIN_COPY);
-    ADD(EIN_DTYPE, "weights: 'w' has element type bf16, which is not built", "w", EIN_BF16, SHAPE(6), data, EIN_COPY);
+    ADD(EIN_DTYPE, "weights: 'w' has element type f8e4m3, which is not built", "w", EIN_F8E4M3, SHAPE(6), data, EIN_COPY);
     ADD(EIN_SHAPE, "weights: 'w' has rank 9; 0 to 8", "w", EIN_F32, 9, (int64_t[9]){0}, data, EIN_COPY);
     ADD(EIN_SHAPE, "weights: 'w' has extent -6 in dimension 0", "w", EIN_F32, SHAPE(-6), data, EIN_COPY);
     ADD(EIN_INVALID, "weights: 'w' is kept in way 2; EIN_BORROW or EIN_COPY", "w", EIN_F32, SHAPE(6), data, (ein_keep)2);

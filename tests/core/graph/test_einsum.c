@@ -16,7 +16,7 @@ static void product(void **state)
     const node *n = &NODE(g, 0);
     assert_int_equal(n->kind, OP_MAP);
     assert_true(n->product);
-    assert_float_equal(EVAL(n->body, 3, 5), 15, 0);
+    assert_float_equal(EVAL(n->body[0], 3, 5), 15, 0);
     assert_float_equal(n->spec.flops, 2, 0);
     assert_int_equal(ein__spec_aggregated(&n->spec), 1u << 3);
     assert_int_equal(ein__spec_role(&n->spec, 3), ROLE_AGGREGATED);
@@ -42,7 +42,7 @@ static void notation(void **state)
     ein_tensor operands[] = {a, b, c};
     assert_shape(g, ein_einsum(g, "ij,jk,->ik", 3, operands), "[3,5]");
     assert_false(NODE(g, 0).product);
-    assert_float_equal(EVAL(NODE(g, 0).body, 2, 3, 7), 42, 0);
+    assert_float_equal(EVAL(NODE(g, 0).body[0], 2, 3, 7), 42, 0);
     assert_float_equal(NODE(g, 0).spec.flops, 3, 0);
     assert_shape(g, ein_einsum(g, "ii->i", 1, &s), "[3]"); /* the diagonal */
     assert_spec(g, "x0[i,i] -> y0[i]  i=3");
@@ -177,7 +177,7 @@ static void linear(void **state)
     assert_spec(g, "x0[d0,d1,d2] x1[d2] -> y0[d0,d1,d2]  d0=2 d1=64 d2=1024");
     assert_int_equal(NODE(g, 0).operands[0], NODE(g, 1).results[0]);
     assert_int_equal(NODE(g, 0).results[0], ein__value(y));
-    assert_float_equal(EVAL(NODE(g, 0).body, 3, 5), 8, 0);
+    assert_float_equal(EVAL(NODE(g, 0).body[0], 3, 5), 8, 0);
     assert_shape(g, ein_linear(g, IN(g, "one", 4096), w, b), "[1024]");
     end(g);
     g = new_graph();

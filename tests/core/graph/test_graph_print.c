@@ -178,7 +178,7 @@ static void contradictions(void **state)
     g->g.outputs.items[0].value = -1;
     assert_wrong(g, EIN_INTERNAL, "graph: output 0 is not defined");
     g = sound();
-    g->g.nodes.items[1].body.n = 0;
+    g->g.nodes.items[1].body[0].n = 0;
     assert_wrong(g, EIN_INTERNAL, "graph: node 1 (relu) has no body");
     g = sound();
     g->g.nodes.items[1].spec.labels[0].extent = 3;

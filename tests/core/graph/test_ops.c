@@ -28,24 +28,24 @@ static void map(void **state)
     ein_tensor operands[] = {x, y, s};
     assert_shape(g, ein_map(g, "x0 * x1 + where(x2 > 0, x2, 0.5)", 3, operands), "[2,3,4]");
     assert_spec(g, "x0[d0,=0<1,d2] x1[d1,=0<1] x2[] -> y0[d0,d1,d2]  d0=2 d1=3 d2=4");
-    assert_float_equal(EVAL(NODE(g, 0).body, 3, 5, -1), 15.5, 0);
+    assert_float_equal(EVAL(NODE(g, 0).body[0], 3, 5, -1), 15.5, 0);
     assert_null(NODE(g, 0).spec.merge);
     assert_false(NODE(g, 0).product);
     assert_shape(g, ein_map(g, "7", 1, &s), "[]");
     assert_shape(g, ein_sub(g, x, x), "[2,1,4]");
     assert_spec(g, "x0[d0,d1,d2] x1[d0,d1,d2] -> y0[d0,d1,d2]  d0=2 d1=1 d2=4"); /* 1 with 1: a label */
-    assert_float_equal(EVAL(NODE(g, 0).body, 3, 5), -2, 0);
+    assert_float_equal(EVAL(NODE(g, 0).body[0], 3, 5), -2, 0);
     assert_shape(g, ein_mul(g, x, IN(g, "empty", 0, 4)), "[2,0,4]");
-    assert_float_equal(EVAL(NODE(g, 0).body, 3, 5), 15, 0);
+    assert_float_equal(EVAL(NODE(g, 0).body[0], 3, 5), 15, 0);
     ein_add(g, x, x);
-    assert_float_equal(EVAL(NODE(g, 0).body, 3, 5), 8, 0);
+    assert_float_equal(EVAL(NODE(g, 0).body[0], 3, 5), 8, 0);
     ein_div(g, x, x);
-    assert_float_equal(EVAL(NODE(g, 0).body, 3, 4), 0.75, 0);
+    assert_float_equal(EVAL(NODE(g, 0).body[0], 3, 4), 0.75, 0);
     ein_relu(g, x);
-    assert_float_equal(EVAL(NODE(g, 0).body, -3), 0, 0);
+    assert_float_equal(EVAL(NODE(g, 0).body[0], -3), 0, 0);
     ein_silu(g, x);
     assert_string_equal(NODE(g, 0).name, "silu");
-    assert_float_equal(EVAL(NODE(g, 0).body, 2), 2 / (1 + exp(-2)), 1e-15);
+    assert_float_equal(EVAL(NODE(g, 0).body[0], 2), 2 / (1 + exp(-2)), 1e-15);
     end(g);
 }
 
@@ -109,19 +109,19 @@ static void row(void **state)
     const node *n = &NODE(g, 0);
     assert_int_equal(n->kind, OP_ROW);
     assert_int_equal(n->n_stages, 2);
-    assert_int_equal(n->stages[0].kind, MERGE_MAX);
-    assert_int_equal(n->stages[1].kind, MERGE_SUM);
-    assert_float_equal(EVAL(n->stages[1].body, 3, 2), exp(1), 1e-15);
-    assert_float_equal(EVAL(n->body, 3, 2, 4), exp(1) / 4, 1e-15);
+    assert_string_equal(n->stages[0].merge->name, "max");
+    assert_string_equal(n->stages[1].merge->name, "sum");
+    assert_float_equal(EVAL(n->stages[1].body[0], 3, 2), exp(1), 1e-15);
+    assert_float_equal(EVAL(n->body[0], 3, 2, 4), exp(1) / 4, 1e-15);
     assert_int_equal(ein__spec_aggregated(&n->spec), 0);
     assert_shape(g, ein_rms_norm(g, x, w, 0.25), "[2,3,8]");
     assert_spec(g, "x0[d0,d1,d2] x1[d2] -> y0[d0,d1,d2]  d0=2 d1=3 d2=8(two-step)");
     n = &NODE(g, 0);
     assert_int_equal(n->n_stages, 1);
-    assert_float_equal(EVAL(n->stages[0].body, 3, 7), 9, 0);
-    assert_float_equal(EVAL(n->body, 3, 7, 16), 3 / sqrt(16 / 8.0 + 0.25) * 7, 1e-15);
+    assert_float_equal(EVAL(n->stages[0].body[0], 3, 7), 9, 0);
+    assert_float_equal(EVAL(n->body[0], 3, 7, 16), 3 / sqrt(16 / 8.0 + 0.25) * 7, 1e-15);
     ein_rms_norm(g, x, none, 0);
-    assert_float_equal(EVAL(NODE(g, 0).body, 3, 16), 3 / sqrt(16 / 8.0), 1e-15);
+    assert_float_equal(EVAL(NODE(g, 0).body[0], 3, 16), 3 / sqrt(16 / 8.0), 1e-15);
     end(g);
 }
 
@@ -226,7 +226,7 @@ static void rope(void **state)
     assert_shape(g, ein_rope(g, x, cosine, sine, p), "[2,5,3,8]");
     assert_spec(g, "x0[b,s,h,=0<2,pair] x1[b,s,h,=1<2,pair] x2[s+$0<16,pair] x3[s+$0<16,pair] x4[half] -> "
                    "y0[b,s,h,half,pair]  b=2 s=5 h=3 half=2(whole) pair=4");
-    const expr *body = &NODE(g, 0).body; /* (a + ib)(cos + i sin) */
+    const expr *body = &NODE(g, 0).body[0]; /* (a + ib)(cos + i sin) */
     assert_float_equal(EVAL(*body, 2, 3, 5, 7, 0), 2 * 5 - 3 * 7, 0);
     assert_float_equal(EVAL(*body, 2, 3, 5, 7, 1), 3 * 5 + 2 * 7, 0);
     assert_int_equal(g->g.bounds.n, 1);

@@ -175,6 +175,13 @@ static inline value add(fixture *f, node n)
     return n.results[0];
 }
 
+static inline row_stage stage_of(fixture *f, merge_kind kind, expr body)
+{
+    merge *m;
+    ok(ein__merge_make(&f->g.arena, kind, 1, &m));
+    return (row_stage){m, {body}};
+}
+
 static inline void out(fixture *f, value v) { ok(push_output(&f->g, (output){"y", v})); }
 
 /* `kind` -1: no merge. */
@@ -185,7 +192,7 @@ static inline value map_of(fixture *f, const char *labels, const char *body, int
     merge *m = NULL;
     if (kind >= 0) ok(ein__merge_make(&f->g.arena, (merge_kind)kind, scale, &m));
     n.spec.merge = m;
-    n.body = parse(f, body);
+    n.body[0] = parse(f, body);
     n.product = kind == MERGE_SUM && scale == 1 && strcmp(body, "x0 * x1") == 0;
     return add(f, n);
 }
@@ -260,7 +267,7 @@ static inline node attention_node(fixture *f, const attention_case *c, const val
     ok(push_scalar(&f->g, "length"));
     f->scalars[0] = c->position;
     f->scalars[1] = c->length;
-    n.attention = (attention_attrs){c->causal, 0.5, 0, c->length < 0 ? -1 : 1};
+    n.attention = (attention_attrs){.causal = c->causal, .scale = 0.5, .length = c->length < 0 ? -1 : 1};
     return n;
 }
 

@@ -107,9 +107,9 @@ static void test_row_softmax(void **state)
     node n = node_of(&f, OP_ROW, "i=3 j=2", VALUES(x), MAPS("j i"), MAPS("j i"));
     n.spec.two_step = 2;
     n.n_stages = 2;
-    n.stages[0] = (row_stage){MERGE_MAX, parse(&f, "x0")};
-    n.stages[1] = (row_stage){MERGE_SUM, parse(&f, "exp(x0 - x1)")};
-    n.body = parse(&f, "exp(x0 - x1) / x2");
+    n.stages[0] = stage_of(&f, MERGE_MAX, parse(&f, "x0"));
+    n.stages[1] = stage_of(&f, MERGE_SUM, parse(&f, "exp(x0 - x1)"));
+    n.body[0] = parse(&f, "exp(x0 - x1) / x2");
     double a = 1 / (1 + exp(3)), b = 1 / (1 + exp(2));
     EXPECT(&f, add(&f, n), a, b, 0.5, 1 - a, 1 - b, 0.5);
 }
@@ -122,8 +122,8 @@ static void test_row_rms_norm(void **state)
     node n = node_of(&f, OP_ROW, "i=2 j=2", VALUES(x, w), MAPS("i j", "j"), MAPS("i j"));
     n.spec.two_step = 2;
     n.n_stages = 1;
-    n.stages[0] = (row_stage){MERGE_SUM, parse(&f, "x0 * x0")};
-    n.body = parse(&f, "x0 / sqrt(x2 / 2 + 0.5) * x1");
+    n.stages[0] = stage_of(&f, MERGE_SUM, parse(&f, "x0 * x0"));
+    n.body[0] = parse(&f, "x0 / sqrt(x2 / 2 + 0.5) * x1");
     double r = sqrt(13);
     EXPECT(&f, add(&f, n), 3 / r, 8 / r, 0, 0);
 }
@@ -331,8 +331,8 @@ static void build_all(fixture *f, int *calls)
     node row = node_of(f, OP_ROW, "i=2", VALUES(sum), MAPS("i"), MAPS("i"));
     row.spec.two_step = 1;
     row.n_stages = 1;
-    row.stages[0] = (row_stage){MERGE_SUM, parse(f, "x0")};
-    row.body = parse(f, "x0 / x1");
+    row.stages[0] = stage_of(f, MERGE_SUM, parse(f, "x0"));
+    row.body[0] = parse(f, "x0 / x1");
     value scaled = add(f, row);
     value ids = leaf_of(f, EIN_I64, 1, (i64[]){1});
     node gather = node_of(f, OP_GATHER, "r=1 v=2 d=1", VALUES(ids, scaled), MAPS("r", "v d"), MAPS("r d"));

@@ -92,7 +92,7 @@ static void prints(void **state)
         text t = {0};
         expr x;
         assert_int_equal(ein__expr_parse(&a, cases[i].source, "x", 3, NULL, 0, &x, NULL), EIN_OK);
-        ein__expr_print(&x, names, &t);
+        ein__expr_print(&x, names, NULL, EIN_F32, &t);
         assert_string_equal(ein__text_get(&t), cases[i].want);
         ein__text_free(&t);
         ein__arena_free(&a);
@@ -109,7 +109,7 @@ static void constants_read_back(void **state)
         text t = {0};
         memcpy(&f, &bits, sizeof f);
         if (!isfinite(f)) continue;
-        ein__expr_print_number(f, &t);
+        ein__expr_print_number(f, EIN_F32, &t);
         const char *s = ein__text_get(&t);
         assert_int_equal(s[0] == '(', signbit(f) != 0);
         assert_true(strpbrk(s, ".e") != NULL && strchr(s, 'f') != NULL);
@@ -118,7 +118,7 @@ static void constants_read_back(void **state)
         ein__text_free(&t);
     }
     text t = {0};
-    ein__expr_print_number(NAN, &t);
+    ein__expr_print_number(NAN, EIN_F32, &t);
     assert_string_equal(ein__text_get(&t), "K_NAN");
     ein__text_free(&t);
 }

@@ -93,7 +93,7 @@ static inline void rig_map(const rig *r, const i64 *strides, index_map *m)
 {
     for (int l = 0; l < r->node.spec.n_labels; l++)
         if (strides[l] != 0)
-            m->terms[m->n++] = (term){TERM_LABEL, l, r->node.spec.labels[l].extent, 0, -1};
+            m->terms[m->n++] = (term){.kind = TERM_LABEL, .label = l, .extent = r->node.spec.labels[l].extent, .scalar = -1};
 }
 
 /* An operand with random elements. */
@@ -132,6 +132,13 @@ static inline void rig_merge(rig *r, merge_kind kind, double scale)
     merge *m;
     assert_int_equal(ein__merge_make(&r->arena, kind, scale, &m), EIN_OK);
     r->node.spec.merge = m;
+}
+
+static inline row_stage rig_stage(rig *r, merge_kind kind, expr body)
+{
+    merge *m;
+    assert_int_equal(ein__merge_make(&r->arena, kind, 1, &m), EIN_OK);
+    return (row_stage){m, {body}};
 }
 
 static inline void rig_end(rig *r)

@@ -27,7 +27,7 @@ static void check_map(rig *r)
             double x[MAX_OPERANDS];
             for (int i = 0; i < r->job.n_in; i++)
                 x[i] = (double)rig_floats(r, &r->job.in[i])[rig_index(r, &r->job.in[i], at)];
-            double f = ein__expr_eval(&r->node.body, x), *to = &want[rig_index(r, out, at)];
+            double f = ein__expr_eval(&r->node.body[0], x), *to = &want[rig_index(r, out, at)];
             *to = m != NULL ? ein__expr_eval(&m->combine[0], (double[]){*to, f}) : f;
         } while (rig_next(r, at));
     }
@@ -39,7 +39,7 @@ static void check_map(rig *r)
     ein__free(want);
 }
 
-static void body(rig *r, const char *source) { r->node.body = rig_expr(r, source, "x", r->job.n_in); }
+static void body(rig *r, const char *source) { r->node.body[0] = rig_expr(r, source, "x", r->job.n_in); }
 
 /* [n] with equal views: one loop, whatever the rank. */
 static void flat(void **state)

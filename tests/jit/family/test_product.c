@@ -10,7 +10,7 @@ static void begin(rig *r, int n_labels, const i64 *len, const i64 *a, const i64 
     rig_in(r, b, 1);
     rig_out(r, c, 2);
     rig_merge(r, MERGE_SUM, 1);
-    r->node.body = rig_expr(r, "x0 * x1", "x", 2);
+    r->node.body[0] = rig_expr(r, "x0 * x1", "x", 2);
     r->node.product = true;
 }
 

@@ -14,13 +14,13 @@ static void begin(rig *r, bool softmax, const i64 *len, const i64 *strides)
     int n = r->job.n_in;
     if (softmax) {
         r->node.n_stages = 2;
-        r->node.stages[0] = (row_stage){MERGE_MAX, rig_expr(r, "x0", "x", n)};
-        r->node.stages[1] = (row_stage){MERGE_SUM, rig_expr(r, "exp(x0 - x1)", "x", n + 1)};
-        r->node.body = rig_expr(r, "exp(x0 - x1) / x2", "x", n + 2);
+        r->node.stages[0] = rig_stage(r, MERGE_MAX, rig_expr(r, "x0", "x", n));
+        r->node.stages[1] = rig_stage(r, MERGE_SUM, rig_expr(r, "exp(x0 - x1)", "x", n + 1));
+        r->node.body[0] = rig_expr(r, "exp(x0 - x1) / x2", "x", n + 2);
     } else {
         r->node.n_stages = 1;
-        r->node.stages[0] = (row_stage){MERGE_SUM, rig_expr(r, "x0 * x0", "x", n)};
-        r->node.body = rig_expr(r, "x0 * rsqrt(x2 / 100 + 0.00001) * x1", "x", n + 1);
+        r->node.stages[0] = rig_stage(r, MERGE_SUM, rig_expr(r, "x0 * x0", "x", n));
+        r->node.body[0] = rig_expr(r, "x0 * rsqrt(x2 / 100 + 0.00001) * x1", "x", n + 1);
     }
 }
 
@@ -28,13 +28,14 @@ static void begin(rig *r, bool softmax, const i64 *len, const i64 *strides)
 static double statistic(const rig *r, int k, const i64 *at, double *values)
 {
     const row_stage *s = &r->node.stages[k];
-    double x = s->kind == MERGE_SUM ? 0 : -INFINITY;
+    bool sum = strcmp(s->merge->name, "sum") == 0;
+    double x = sum ? 0 : -INFINITY;
     i64 p[3] = {at[0], at[1], 0};
     for (; p[2] < r->job.box.len[2]; p[2]++) {
         for (int i = 0; i < r->node.spec.n_operands; i++)
             values[i] = (double)rig_floats(r, &r->job.in[i])[rig_index(r, &r->job.in[i], p)];
-        double f = ein__expr_eval(&s->body, values);
-        if (s->kind == MERGE_SUM) x += f;
+        double f = ein__expr_eval(&s->body[0], values);
+        if (sum) x += f;
         else if (isnan(f) || f > x) x = f;
     }
     return x;
@@ -47,7 +48,7 @@ static void expect(const rig *r, const view *v, double *want, int stage)
     if (r->job.box.len[0] == 0 || r->job.box.len[1] == 0) return;
     for (at[0] = 0; at[0] < r->job.box.len[0]; at[0]++)
         for (at[1] = 0; at[1] < r->job.box.len[1]; at[1]++) {
-            double values[MAX_OPERANDS + MAX_STAGES];
+            double values[MAX_OPERANDS + MAX_STATISTICS];
             at[2] = 0;
             for (int k = 0; k < r->node.n_stages && (stage < 0 || k <= stage); k++)
                 values[n + k] = statistic(r, k, at, values);
@@ -55,7 +56,7 @@ static void expect(const rig *r, const view *v, double *want, int stage)
             for (; at[2] < r->job.box.len[2] && stage < 0; at[2]++) {
                 for (int i = 0; i < n; i++)
                     values[i] = (double)rig_floats(r, &r->job.in[i])[rig_index(r, &r->job.in[i], at)];
-                want[rig_index(r, v, at)] = ein__expr_eval(&r->node.body, values);
+                want[rig_index(r, v, at)] = ein__expr_eval(&r->node.body[0], values);
             }
         }
 }
