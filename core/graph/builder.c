@@ -91,14 +91,42 @@ ein_status ein__check_scalar(graph *g, const char *call, ein_scalar s, int *out)
     REFUSE(EIN_INVALID, "%s: scalar %u is not a scalar of this graph", call, (unsigned)s.id);
 }
 
-ein_status ein__check_f32(graph *g, const char *call, int n, const value *operands)
+static int type_class(ein_dtype d)
+{
+    if (d == EIN_F32) return TYPE_F32;
+    if (ein__dtype_is_float(d)) return TYPE_FLOAT & ~TYPE_F32;
+    return d == EIN_BOOL ? TYPE_BOOL : TYPE_INT;
+}
+
+static const char *class_name(int classes)
+{
+    if (classes == TYPE_F32) return "f32";
+    if (classes == TYPE_FLOAT) return "a float";
+    if (classes == (TYPE_FLOAT | TYPE_INT)) return "a number";
+    return classes == TYPE_INT ? "an integer" : "of a type it takes";
+}
+
+ein_status ein__check_types(graph *g, const char *call, int n, const value *operands, int classes)
 {
     for (int i = 0; i < n; i++) {
         ein_dtype d = g->values.items[operands[i]].dtype;
-        if (d != EIN_F32)
-            REFUSE(EIN_DTYPE, "%s: operand %d is %s, not f32", call, i, ein__dtype_name(d));
+        if ((type_class(d) & classes) == 0)
+            REFUSE(EIN_DTYPE, "%s: operand %d is %s, not %s", call, i, ein__dtype_name(d), class_name(classes));
     }
     return EIN_OK;
+}
+
+ein_dtype ein__promote(const graph *g, int n, const value *operands)
+{
+    static const int rank[] = {[EIN_BOOL] = 0, [EIN_I8] = 1, [EIN_I32] = 2, [EIN_I64] = 3, [EIN_BF16] = 4,
+                               [EIN_F16] = 4, [EIN_F32] = 5, [EIN_F64] = 6};
+    ein_dtype best = g->values.items[operands[0]].dtype;
+    for (int i = 1; i < n; i++) {
+        ein_dtype d = g->values.items[operands[i]].dtype;
+        if (rank[d] > rank[best]) best = d;
+        else if (rank[d] == rank[best] && d != best) best = EIN_F32; /* bf16 and f16 */
+    }
+    return best;
 }
 
 ein_status ein__check_rank(graph *g, const char *call, const char *what, value v, int rank)
@@ -253,7 +281,7 @@ static ein_status add_value(graph *g, value_kind kind, int owner, int result, ei
     return EIN_OK;
 }
 
-ein_status ein__node_add(graph *g, node *n, const dims *results, value *out)
+ein_status ein__node_add(graph *g, node *n, const dims *results, const ein_dtype *types, value *out)
 {
     spec *s = &n->spec;
     for (int r = 0; r < s->n_results; r++) TRY(ein__check_dims(g, n->name, &results[r]));
@@ -265,7 +293,8 @@ ein_status ein__node_add(graph *g, node *n, const dims *results, value *out)
     NEW(&g->arena, n->results, s->n_results);
     for (int r = 0; r < s->n_results; r++) {
         out[r] = n->results[r] = g->values.n;
-        TRY(add_value(g, VALUE_RESULT, g->nodes.n, r, EIN_F32, &results[r]));
+        ein_dtype dtype = types != NULL ? types[r] : g->values.items[n->operands[0]].dtype;
+        TRY(add_value(g, VALUE_RESULT, g->nodes.n, r, dtype, &results[r]));
     }
     PUSH(&g->arena, &g->nodes, *n);
     return EIN_OK;
@@ -290,8 +319,6 @@ static ein_status check_dtype(graph *g, leaf_kind kind, const char *name, ein_dt
         REFUSE(EIN_DTYPE, "%s '%.80s': %s is reserved, not built yet", what, name, ein__dtype_name(dtype));
     if (!ein__dtype_built(dtype))
         REFUSE(EIN_DTYPE, "%s '%.80s': %d is no dtype", what, name, (int)dtype);
-    if (dtype != EIN_F32 && (kind == LEAF_PARAMETER || kind == LEAF_STATE))
-        REFUSE(EIN_DTYPE, "%s '%.80s': %s; only f32 is built", what, name, ein__dtype_name(dtype));
     return EIN_OK;
 }
 
@@ -390,6 +417,14 @@ ein_status ein__constant_add(graph *g, ein_dtype dtype, const dims *d, const voi
     return add_leaf(g, LEAF_CONSTANT, "", copy, dtype, d);
 }
 
+ein_status ein__number_add(graph *g, ein_dtype dtype, double x, value *out)
+{
+    unsigned char bytes[8];
+    dims scalar = {0};
+    ein__dtype_write(dtype, x, bytes);
+    return ein__constant_add(g, dtype, &scalar, bytes, out);
+}
+
 static ein_status add_constant(graph *g, ein_dtype dtype, int rank, const int64_t *shape, const void *data,
                                value *out)
 {
@@ -433,8 +468,6 @@ static ein_status add_output(graph *g, const char *name, ein_tensor x)
     for (int i = 0; i < g->outputs.n; i++)
         if (strcmp(g->outputs.items[i].name, name) == 0) return twice(g, "output", name);
     value v = ein__value(x);
-    if (g->values.items[v].dtype != EIN_F32)
-        REFUSE(EIN_DTYPE, "output '%.80s' is %s, not f32", name, ein__dtype_name(g->values.items[v].dtype));
     output o = {.name = ein__arena_strdup(&g->arena, name), .value = v};
     if (o.name == NULL) return EIN_NO_MEMORY;
     PUSH(&g->arena, &g->outputs, o);
@@ -453,4 +486,10 @@ int ein_tensor_shape(const ein_graph *g, ein_tensor x, int64_t *shape)
     const value_info *v = &g->g.values.items[ein__value(x)];
     for (int i = 0; i < v->rank && shape != NULL; i++) shape[i] = v->shape[i];
     return v->rank;
+}
+
+ein_dtype ein_tensor_dtype(const ein_graph *g, ein_tensor x)
+{
+    bool known = g != NULL && x.id > 0 && (int)x.id <= g->g.values.n;
+    return known ? g->g.values.items[ein__value(x)].dtype : 0;
 }

@@ -32,7 +32,11 @@ ein_tensor ein__call_end(ein_graph *g, const char *call, ein_status status, cons
 
 /* Checks; each records its failure. */
 ein_status ein__check_scalar(graph *g, const char *call, ein_scalar s, int *out); /* {0}: -1 */
-ein_status ein__check_f32(graph *g, const char *call, int n, const value *operands);
+/* Classes of element types, a bit set. */
+enum { TYPE_F32 = 1, TYPE_FLOAT = 3, TYPE_INT = 4, TYPE_BOOL = 8, TYPE_ANY = 15 };
+ein_status ein__check_types(graph *g, const char *call, int n, const value *operands, int classes);
+/* The operands' common type (include/ein/graph.h says how). */
+ein_dtype ein__promote(const graph *g, int n, const value *operands);
 ein_status ein__check_rank(graph *g, const char *call, const char *what, value v, int rank);
 ein_status ein__check_dims(graph *g, const char *call, const dims *d);
 /* An axis of a tensor of `rank`, counted from the end if negative. */
@@ -58,12 +62,15 @@ void ein__term_fixed(index_map *m, i64 extent, i64 offset);
 void ein__term_all(index_map *m, int l, i64 extent, int scalar);
 /* Terms of an operand that broadcasts to `result`, whose dimensions are labels first, first + 1, ... */
 void ein__term_broadcast(const spec *s, index_map *m, const dims *operand, const dims *result, int first);
-/* Copy the node into the graph, with results of these shapes; out: a value per result. */
-ein_status ein__node_add(graph *g, node *n, const dims *results, value *out);
+/* Copy the node into the graph, with results of these shapes and types (NULL: operand 0's); out: a value per
+ * result. */
+ein_status ein__node_add(graph *g, node *n, const dims *results, const ein_dtype *types, value *out);
 
 /* An elementwise node. */
 ein_status ein__map_add(graph *g, const char *name, const char *expression, int n, const value *operands,
                         value *out);
+/* A graph's constant of one element. */
+ein_status ein__number_add(graph *g, ein_dtype dtype, double x, value *out);
 /* A constant's leaf; one leaf for equal constants. */
 ein_status ein__constant_add(graph *g, ein_dtype dtype, const dims *d, const void *data, value *out);
 /* scalar + rows <= extent must hold in every run; scalar -1: nothing to hold. */

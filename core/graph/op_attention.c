@@ -30,7 +30,7 @@ static ein_status check_attention(graph *g, const value *operands, const dims *q
                                   const dims *v)
 {
     static const char *const names[] = {"q", "k", "v"};
-    TRY(ein__check_f32(g, attention_name, 3, operands));
+    TRY(ein__check_types(g, attention_name, 3, operands, TYPE_F32));
     for (int i = 0; i < 3; i++) TRY(ein__check_rank(g, attention_name, names[i], operands[i], 4));
     if (q->at[0] != k->at[0] || k->at[0] != v->at[0])
         REFUSE(EIN_SHAPE, "%s: batches of q, k, v are %" PRId64 ", %" PRId64 ", %" PRId64, attention_name,
@@ -91,11 +91,11 @@ static ein_status add_attention(graph *g, const value *operands, const ein_atten
     result.at[result.rank++] = v.at[3];
     if (!partial) {
         s->results[0] = s->states[2];
-        return ein__node_add(g, &op, &result, out);
+        return ein__node_add(g, &op, &result, NULL, out);
     }
     s->n_results = 3;
     memcpy(s->results, s->states, sizeof s->results);
-    return ein__node_add(g, &op, (dims[]){rows, rows, result}, out);
+    return ein__node_add(g, &op, (dims[]){rows, rows, result}, NULL, out);
 }
 
 ein_tensor ein_scaled_dot_product_attention(ein_graph *g, ein_tensor q, ein_tensor k, ein_tensor v,
@@ -126,7 +126,7 @@ void ein_scaled_dot_product_attention_partial(ein_graph *g, ein_tensor q, ein_te
 static ein_status check_rope(graph *g, const value *operands)
 {
     dims x = ein__dims(g, operands[0]), c = ein__dims(g, operands[1]), s = ein__dims(g, operands[2]);
-    TRY(ein__check_f32(g, "rope", 3, operands));
+    TRY(ein__check_types(g, "rope", 3, operands, TYPE_F32));
     TRY(ein__check_rank(g, "rope", "x", operands[0], 4));
     TRY(ein__check_rank(g, "rope", "cosine", operands[1], 2));
     if (s.rank != 2 || s.at[0] != c.at[0] || s.at[1] != c.at[1])
@@ -176,7 +176,7 @@ static ein_status add_rope(graph *g, value x, value cosine, value sine, ein_scal
     TRY(ein__expr_make(g, "rope", body, 5, 0, NULL, &op.body[0]));
     s->flops = 3;
     TRY(ein__bound_add(g, scalar, d.at[1], positions, "rope"));
-    return ein__node_add(g, &op, &d, out);
+    return ein__node_add(g, &op, &d, NULL, out);
 }
 
 ein_tensor ein_rope(ein_graph *g, ein_tensor x, ein_tensor cosine, ein_tensor sine, ein_scalar position)

@@ -283,7 +283,7 @@ static ein_status add_custom(graph *g, custom *c, const value *operands, value *
     dims shapes[MAX_RESULTS];
     spec *s = &c->node.spec;
     TRY(check_members(g, c));
-    TRY(ein__check_f32(g, c->name, c->op.n_operands, operands));
+    TRY(ein__check_types(g, c->name, c->op.n_operands, operands, TYPE_F32));
     TRY(ein__node_start(g, &c->node, OP_CUSTOM, NULL, c->op.n_operands, operands));
     TRY(copy_texts(g, c));
     s->n_results = c->op.n_results;
@@ -296,7 +296,8 @@ static ein_status add_custom(graph *g, custom *c, const value *operands, value *
     }
     if (c->op.n_states > 0) TRY(set_merge(g, c));
     TRY(check_roles(g, c));
-    ein_status status = ein__node_add(g, &c->node, shapes, out);
+    const ein_dtype types[MAX_RESULTS] = {EIN_F32, EIN_F32, EIN_F32, EIN_F32};
+    ein_status status = ein__node_add(g, &c->node, shapes, types, out);
     if (status != EIN_INTERNAL) return status;
     error found = g->error; /* the verifier's; here the contradiction is the user's */
     REFUSE(EIN_INVALID, "%s: %.150s", c->name, found.line);

@@ -46,7 +46,7 @@ static ein_status add_product(graph *g, node *n, const dims *result, value *out)
     }
     n->product = is_product(s);
     s->flops = s->n_operands - 1 + sum;
-    return ein__node_add(g, n, result, out);
+    return ein__node_add(g, n, result, NULL, out);
 }
 
 /* ---- einsum ---- */
@@ -191,7 +191,7 @@ static ein_status add_einsum(graph *g, const char *source, int n, const value *o
     bool arrow;
     for (int c = 0; c < 128; c++) q.extent[c] = q.label[c] = -1;
     if (source == NULL) REFUSE(EIN_INVALID, "einsum: equation is NULL");
-    TRY(ein__check_f32(g, "einsum", n, operands));
+    TRY(ein__check_types(g, "einsum", n, operands, TYPE_F32));
     TRY(read_letters(g, &q, &arrow));
     if (q.n != n) REFUSE(EIN_INVALID, "einsum '%.80s': names %d operands, given %d", source, q.n, n);
     if (!arrow) TRY(default_result(g, &q));
@@ -220,7 +220,7 @@ static ein_status add_matmul(graph *g, const value *operands, value *out)
 {
     node op;
     dims a = ein__dims(g, operands[0]), b = ein__dims(g, operands[1]), result;
-    TRY(ein__check_f32(g, "matmul", 2, operands));
+    TRY(ein__check_types(g, "matmul", 2, operands, TYPE_F32));
     if (a.rank == 0 || b.rank == 0)
         REFUSE(EIN_SHAPE, "matmul: ranks %d and %d: a scalar is not a matrix", a.rank, b.rank);
     bool has_m = a.rank > 1, has_n = b.rank > 1;
@@ -285,7 +285,7 @@ static ein_status add_linear(graph *g, const value *operands, value bias, value 
 {
     node op;
     dims x = ein__dims(g, operands[0]), w = ein__dims(g, operands[1]), result = leading(x, 1);
-    TRY(ein__check_f32(g, "linear", 2, operands));
+    TRY(ein__check_types(g, "linear", 2, operands, TYPE_F32));
     TRY(check_linear(g, &x, &w));
     TRY(ein__node_start(g, &op, OP_MAP, "linear", 2, operands));
     spec *s = &op.spec;

@@ -48,7 +48,7 @@ static ein_status add_embedding(graph *g, const value *operands, value *out)
     s->n_states = 1;
     s->states[0] = s->results[0];
     result.at[result.rank++] = table.at[1];
-    return ein__node_add(g, &op, &result, out);
+    return ein__node_add(g, &op, &result, &dtype, out);
 }
 
 ein_tensor ein_embedding(ein_graph *g, ein_tensor ids, ein_tensor table)

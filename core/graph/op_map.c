@@ -8,7 +8,7 @@ ein_status ein__map_add(graph *g, const char *name, const char *expression, int 
 {
     node op;
     dims shapes[MAX_CALL_OPERANDS], result;
-    TRY(ein__check_f32(g, name, n, operands));
+    TRY(ein__check_types(g, name, n, operands, TYPE_F32));
     for (int i = 0; i < n; i++) shapes[i] = ein__dims(g, operands[i]);
     TRY(ein__broadcast(g, name, n, shapes, &result));
     TRY(ein__node_start(g, &op, OP_MAP, name, n, operands));
@@ -18,7 +18,7 @@ ein_status ein__map_add(graph *g, const char *name, const char *expression, int 
     ein__term_labels(s, &s->results[0], first, result.rank);
     TRY(ein__expr_make(g, name, expression, n, 0, NULL, &op.body[0]));
     s->flops = ein__expr_work(&op.body[0]);
-    return ein__node_add(g, &op, &result, out);
+    return ein__node_add(g, &op, &result, NULL, out);
 }
 
 static ein_tensor map(ein_graph *g, const char *name, const char *expression, int n,

@@ -89,7 +89,7 @@ static ein_status add_reshape(graph *g, value x, int rank, const int64_t *shape,
     node op;
     dims from = ein__dims(g, x), to = {.rank = rank};
     i64 numel = ein__value_numel(g, x);
-    TRY(ein__check_f32(g, "reshape", 1, &x));
+    TRY(ein__check_types(g, "reshape", 1, &x, TYPE_F32));
     if (rank > 0 && shape == NULL) REFUSE(EIN_INVALID, "reshape: shape is NULL");
     for (int i = 0; i < rank && i < EIN_MAX_RANK; i++) to.at[i] = shape[i];
     TRY(infer(g, numel, &to));
@@ -101,7 +101,7 @@ static ein_status add_reshape(graph *g, value x, int rank, const int64_t *shape,
     else add_common(s, &from, &to);
     ein__term_labels(s, &s->operands[0], 0, s->n_labels);
     ein__term_labels(s, &s->results[0], 0, s->n_labels);
-    return ein__node_add(g, &op, &to, out);
+    return ein__node_add(g, &op, &to, NULL, out);
 }
 
 ein_tensor ein_reshape(ein_graph *g, ein_tensor x, int rank, const int64_t *shape)
@@ -119,7 +119,7 @@ static ein_status add_permute(graph *g, value x, const int *axes, value *out)
     int order[EIN_MAX_RANK];
     bool moved = false;
     dims d = ein__dims(g, x), result = {.rank = d.rank};
-    TRY(ein__check_f32(g, "permute", 1, &x));
+    TRY(ein__check_types(g, "permute", 1, &x, TYPE_F32));
     if (axes == NULL && d.rank > 0) REFUSE(EIN_INVALID, "permute: axes is NULL");
     for (int i = 0; i < d.rank; i++) {
         TRY(ein__check_axis(g, "permute", d.rank, axes[i], &order[i]));
@@ -135,7 +135,7 @@ static ein_status add_permute(graph *g, value x, const int *axes, value *out)
     ein__label_dims(s, 'd', &d);
     ein__term_labels(s, &s->operands[0], 0, d.rank);
     for (int i = 0; i < d.rank; i++) ein__term_label(s, &s->results[0], order[i]);
-    return ein__node_add(g, &op, &result, out);
+    return ein__node_add(g, &op, &result, NULL, out);
 }
 
 ein_tensor ein_permute(ein_graph *g, ein_tensor x, const int *axes)
@@ -162,7 +162,7 @@ static ein_status add_parts(graph *g, const char *name, int n, const value *oper
         ein__term_labels(s, m, axis + 1, result->rank - axis - 1);
     }
     ein__term_labels(s, &s->results[0], 0, result->rank);
-    return ein__node_add(g, &op, result, out);
+    return ein__node_add(g, &op, result, NULL, out);
 }
 
 static i64 clamp(i64 at, i64 extent)
@@ -174,7 +174,7 @@ static i64 clamp(i64 at, i64 extent)
 static ein_status add_slice(graph *g, value x, int axis, i64 start, i64 end, value *out)
 {
     dims d = ein__dims(g, x), result = d;
-    TRY(ein__check_f32(g, "slice", 1, &x));
+    TRY(ein__check_types(g, "slice", 1, &x, TYPE_F32));
     TRY(ein__check_axis(g, "slice", d.rank, axis, &axis));
     start = clamp(start, d.at[axis]);
     end = clamp(end, d.at[axis]);
@@ -195,7 +195,7 @@ static ein_status add_concat(graph *g, int n, const value *operands, int axis, v
 {
     i64 at[MAX_CALL_OPERANDS] = {0};
     dims result = ein__dims(g, operands[0]);
-    TRY(ein__check_f32(g, "concat", n, operands));
+    TRY(ein__check_types(g, "concat", n, operands, TYPE_F32));
     TRY(ein__check_axis(g, "concat", result.rank, axis, &axis));
     for (int i = 1; i < n; i++) {
         dims first = ein__dims(g, operands[0]), d = ein__dims(g, operands[i]), other = d;
@@ -256,7 +256,7 @@ static ein_status add_append(graph *g, const value *operands, int axis, ein_scal
     node op;
     const char *name = "";
     dims state = ein__dims(g, operands[0]), rows = ein__dims(g, operands[1]);
-    TRY(ein__check_f32(g, "state_append", 2, operands));
+    TRY(ein__check_types(g, "state_append", 2, operands, TYPE_F32));
     TRY(check_state(g, operands[0], &name));
     TRY(ein__check_axis(g, "state_append", state.rank, axis, &axis));
     TRY(check_rows(g, name, &state, &rows, axis));
@@ -272,7 +272,7 @@ static ein_status add_append(graph *g, const value *operands, int axis, ein_scal
     ein__term_labels(s, &s->operands[0], 0, state.rank);
     ein__term_labels(s, &s->results[0], 0, state.rank);
     TRY(ein__bound_add(g, op.scalar, rows.at[axis], state.at[axis], name));
-    return ein__node_add(g, &op, &state, out);
+    return ein__node_add(g, &op, &state, NULL, out);
 }
 
 ein_tensor ein_state_append(ein_graph *g, ein_tensor state, ein_tensor rows, int axis, ein_scalar position)

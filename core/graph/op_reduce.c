@@ -53,7 +53,7 @@ static ein_status add_reduction(graph *g, const reduction *r, value x, int n, co
     merge *m;
     uint32_t set;
     dims d = ein__dims(g, x), result;
-    TRY(ein__check_f32(g, r->name, 1, &x));
+    TRY(ein__check_types(g, r->name, 1, &x, TYPE_F32));
     TRY(read_axes(g, r->name, d.rank, n, axes, &set));
     i64 count = elements(&d, set);
     if (count == 0 && r->kind != MERGE_SUM)
@@ -72,7 +72,7 @@ static ein_status add_reduction(graph *g, const reduction *r, value x, int n, co
         s->n_states = 1;
         s->states[0] = s->results[0];
     }
-    return ein__node_add(g, &op, &result, out);
+    return ein__node_add(g, &op, &result, NULL, out);
 }
 
 static ein_tensor reduce(ein_graph *g, reduction r, ein_tensor x, int n, const int *axes, int keepdim)

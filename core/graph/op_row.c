@@ -38,7 +38,7 @@ static ein_status finish_row(graph *g, node *op, const char *source, int n, cons
     int statistics = ein__node_statistics(op, op->n_stages);
     TRY(ein__expr_make(g, op->name, source, op->spec.n_operands + statistics, n, constants, &op->body[0]));
     op->spec.flops += ein__expr_work(&op->body[0]);
-    return ein__node_add(g, op, &d, out);
+    return ein__node_add(g, op, &d, NULL, out);
 }
 
 /* A row of -inf alone gives NaN, as in PyTorch. */
@@ -46,7 +46,7 @@ static ein_status add_softmax(graph *g, value x, int axis, value *out)
 {
     node op;
     int rank = g->values.items[x].rank;
-    TRY(ein__check_f32(g, "softmax", 1, &x));
+    TRY(ein__check_types(g, "softmax", 1, &x, TYPE_F32));
     TRY(ein__check_axis(g, "softmax", rank, axis, &axis));
     TRY(start_row(g, &op, "softmax", 1, &x, axis));
     TRY(add_stage(g, &op, MERGE_MAX, "x0"));
@@ -64,7 +64,7 @@ ein_tensor ein_softmax(ein_graph *g, ein_tensor x, int axis)
 static ein_status check_norm(graph *g, int n, const value *operands, double eps)
 {
     dims x = ein__dims(g, operands[0]), w = ein__dims(g, operands[n - 1]);
-    TRY(ein__check_f32(g, "rms_norm", n, operands));
+    TRY(ein__check_types(g, "rms_norm", n, operands, TYPE_F32));
     if (x.rank == 0) REFUSE(EIN_SHAPE, "rms_norm: x is a scalar");
     if (!isfinite(eps) || eps < 0) REFUSE(EIN_INVALID, "rms_norm: eps is %g", eps);
     if (n == 2 && (w.rank != 1 || w.at[0] != x.at[x.rank - 1]))

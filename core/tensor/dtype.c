@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/tensor/dtype.h"
 
+#include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 typedef struct dtype_row {
     const char *name;
@@ -32,3 +34,117 @@ ein_dtype ein__dtype_compute(ein_dtype d) { return known(d) ? table[d].compute :
 const char *ein__dtype_load(ein_dtype d) { return known(d) ? table[d].load : NULL; }
 const char *ein__dtype_store(ein_dtype d) { return known(d) ? table[d].store : NULL; }
 bool ein__dtype_is_float(ein_dtype d) { return known(d) && table[d].compute != EIN_I64 && table[d].bytes > 0; }
+
+/* ---- conversion --------------------------------------------------------------------------------------- */
+
+static uint64_t bits_of(double x)
+{
+    uint64_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+/* A double rounded once, half to even, to a float of `exponent` and `mantissa` bits (IEEE 754's layout with
+ * subnormals): bf16 is 8 and 7, f16 is 5 and 10. */
+static uint16_t narrow(double x, int exponent, int mantissa)
+{
+    uint64_t u = bits_of(x), sign = u >> 63, man = u & ((1ull << 52) - 1);
+    int most = (1 << exponent) - 1, e = (int)(u >> 52 & 0x7ff) - 1023 + most / 2;
+    uint16_t top = (uint16_t)(sign << (exponent + mantissa));
+    if ((u >> 52 & 0x7ff) == 0x7ff) /* infinity, NaN */
+        return (uint16_t)(top | most << mantissa | (man != 0 ? 1 << (mantissa - 1) : 0));
+    if (e < -mantissa) return top; /* less than half of the smallest */
+    int drop = 52 - mantissa + (e < 1 ? 1 - e : 0);
+    if (e < 1) man |= 1ull << 52;
+    uint64_t kept = man >> drop, rest = man & ((1ull << drop) - 1), half = 1ull << (drop - 1);
+    kept += (uint64_t)(e < 1 ? 0 : e) << mantissa;
+    kept += rest > half || (rest == half && (kept & 1) != 0); /* a carry goes on into the exponent */
+    if (kept >= (uint64_t)most << mantissa) kept = (uint64_t)most << mantissa;
+    return (uint16_t)(top | kept);
+}
+
+static double widen(uint16_t bits, int exponent, int mantissa)
+{
+    int most = (1 << exponent) - 1, e = bits >> mantissa & most, man = bits & ((1 << mantissa) - 1);
+    double x = e == most ? (man != 0 ? (double)NAN : (double)INFINITY)
+                         : ldexp((double)(man + (e > 0 ? 1 << mantissa : 0)), (e > 0 ? e : 1) - most / 2 - mantissa);
+    return bits >> (exponent + mantissa) != 0 ? -x : x;
+}
+
+static i64 truncate(double x, double least, double most, i64 lo, i64 hi)
+{
+    if (x != x) return 0;
+    return x <= least ? lo : x >= most ? hi : (i64)x;
+}
+
+#define WRITE(T, v) do { T v_ = (T)(v); memcpy(out, &v_, sizeof v_); } while (0)
+
+void ein__dtype_write(ein_dtype d, double x, void *out)
+{
+    switch (d) {
+    case EIN_F32: WRITE(float, x); break;
+    case EIN_F64: WRITE(double, x); break;
+    case EIN_BF16: WRITE(uint16_t, narrow(x, 8, 7)); break;
+    case EIN_F16: WRITE(uint16_t, narrow(x, 5, 10)); break;
+    case EIN_I8: WRITE(int8_t, truncate(x, -128, 127, -128, 127)); break;
+    case EIN_I32: WRITE(int32_t, truncate(x, -0x1p31, 0x1p31, INT32_MIN, INT32_MAX)); break;
+    case EIN_I64: WRITE(i64, truncate(x, -0x1p63, 0x1p63, INT64_MIN, INT64_MAX)); break;
+    case EIN_BOOL: WRITE(uint8_t, x != 0); break;
+    default: break;
+    }
+}
+
+#define READ(T) do { T v_; memcpy(&v_, at, sizeof v_); return (double)v_; } while (0)
+
+static uint16_t half_bits(const void *at)
+{
+    uint16_t u;
+    memcpy(&u, at, sizeof u);
+    return u;
+}
+
+double ein__dtype_read(ein_dtype d, const void *at)
+{
+    switch (d) {
+    case EIN_F32: READ(float);
+    case EIN_F64: READ(double);
+    case EIN_BF16: return widen(half_bits(at), 8, 7);
+    case EIN_F16: return widen(half_bits(at), 5, 10);
+    case EIN_I8: READ(int8_t);
+    case EIN_I32: READ(int32_t);
+    case EIN_I64: READ(i64);
+    case EIN_BOOL: READ(uint8_t);
+    default: return NAN;
+    }
+}
+
+static i64 read_integer(ein_dtype d, const void *at)
+{
+    i64 x;
+    if (d != EIN_I64) return (i64)ein__dtype_read(d, at);
+    memcpy(&x, at, sizeof x);
+    return x;
+}
+
+static void write_integer(ein_dtype d, i64 x, void *out)
+{
+    switch (d) {
+    case EIN_I8: WRITE(int8_t, (uint8_t)x); break;
+    case EIN_I32: WRITE(int32_t, (uint32_t)x); break;
+    case EIN_BOOL: WRITE(uint8_t, x != 0); break;
+    default: WRITE(i64, x); break;
+    }
+}
+
+void ein__dtype_convert(ein_dtype to, void *out, ein_dtype from, const void *in, i64 n)
+{
+    i64 step = ein__dtype_bytes(to), stride = ein__dtype_bytes(from);
+    bool integers = !ein__dtype_is_float(to) && !ein__dtype_is_float(from);
+    if (to == from && n > 0) memcpy(out, in, (size_t)(n * step));
+    for (i64 i = 0; to != from && i < n; i++) {
+        const char *x = (const char *)in + i * stride;
+        char *y = (char *)out + i * step;
+        if (integers) write_integer(to, read_integer(from, x), y);
+        else ein__dtype_write(to, ein__dtype_read(from, x), y);
+    }
+}

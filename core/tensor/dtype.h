@@ -25,5 +25,11 @@ ein_dtype ein__dtype_compute(ein_dtype d);
 const char *ein__dtype_load(ein_dtype d);
 const char *ein__dtype_store(ein_dtype d);
 bool ein__dtype_is_float(ein_dtype d);
+/* One element to and from a double: rounded to nearest even (floats), truncated and saturated (integers, NaN to 0),
+ * x != 0 (bool). */
+void ein__dtype_write(ein_dtype d, double x, void *out);
+double ein__dtype_read(ein_dtype d, const void *at);
+/* n elements of one type to another, each as by read and write, but that integers stay exact. */
+void ein__dtype_convert(ein_dtype to, void *out, ein_dtype from, const void *in, i64 n);
 
 #endif

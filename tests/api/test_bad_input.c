@@ -69,20 +69,18 @@ static void refused_shapes(void **state)
 
 static void refused_dtypes(void **state)
 {
-    static const char *const reserved[] = {"f64", "bf16", "f16", "i8", "bool", "f8e4m3", "f8e5m2"};
+    static const char *const reserved[] = {"f8e4m3", "f8e5m2"};
     char line[96];
     (void)state;
-    for (int d = EIN_F64; d <= EIN_F8E5M2; d++) {
-        snprintf(line, sizeof line, "input 'h': %s is reserved, not built yet", reserved[d - EIN_F64]);
+    for (int d = EIN_F8E4M3; d <= EIN_F8E5M2; d++) {
+        snprintf(line, sizeof line, "input 'h': %s is reserved, not built yet", reserved[d - EIN_F8E4M3]);
         REFUSED(EIN_DTYPE, line, y = ein_input(g, "h", (ein_dtype)d, SHAPE(2)));
     }
     REFUSED(EIN_DTYPE, "input 'h': 0 is no dtype", y = ein_input(g, "h", (ein_dtype)0, SHAPE(2)));
     REFUSED(EIN_DTYPE, "input 'h': 11 is no dtype", y = ein_input(g, "h", (ein_dtype)11, SHAPE(2)));
-    REFUSED(EIN_DTYPE, "parameter 'p': i32; only f32 is built", y = ein_parameter(g, "p", EIN_I32, SHAPE(2)));
     REFUSED(EIN_DTYPE, "add: operand 1 is i32, not f32", y = ein_add(g, x, ids));
     REFUSED(EIN_DTYPE, "embedding: ids are f32, not i32 or i64", y = ein_embedding(g, x, w));
     REFUSED(EIN_DTYPE, "embedding: table is i32, not f32", y = ein_embedding(g, ids, ids));
-    REFUSED(EIN_DTYPE, "output 'o' is i32, not f32", ein_output(g, "o", ids));
 }
 
 static void refused_texts(void **state)

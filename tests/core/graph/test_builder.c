@@ -142,15 +142,12 @@ static void refused_leaves(void **state)
           IN(g, "y", 0, INT64_MAX, 3)); /* an empty tensor does not hide it */
     FAILS(EIN_DTYPE, "input 'y': f8e4m3 is reserved, not built yet", ein_input(g, "y", EIN_F8E4M3, SHAPE(2)));
     FAILS(EIN_DTYPE, "input 'y': 42 is no dtype", ein_input(g, "y", (ein_dtype)42, SHAPE(2)));
-    FAILS(EIN_DTYPE, "parameter 'w': i32; only f32 is built", ein_parameter(g, "w", EIN_I32, SHAPE(2)));
-    FAILS(EIN_DTYPE, "state 'k': i64; only f32 is built", ein_state_tensor(g, "k", EIN_I64, SHAPE(2)));
     FAILS(EIN_INVALID, "constant [2]: data is NULL", ein_constant(g, EIN_F32, SHAPE(2), NULL));
     FAILS(EIN_INVALID, "scalar: name is NULL", scalar(g, NULL));
     FAILS(EIN_INVALID, "scalar 'p' is declared twice", (scalar(g, "p"), scalar(g, "p")));
     FAILS(EIN_INVALID, "output: name is NULL", give(g, NULL, x));
     FAILS(EIN_INVALID, "output 'y' is declared twice", (give(g, "y", x), give(g, "y", x)));
     FAILS(EIN_INVALID, "output 'y' is not a tensor of this graph", give(g, "y", (ein_tensor){77}));
-    FAILS(EIN_DTYPE, "output 'y' is i32, not f32", give(g, "y", ein_input(g, "i", EIN_I32, SHAPE(2))));
 }
 
 static void refused_operands(void **state)
