@@ -210,7 +210,7 @@ ein_status ein__node_start(graph *g, node *n, op_kind kind, const char *name, in
     n->spec.n_results = 1;
     NEW(&g->arena, n->operands, n_operands);
     NEW(&g->arena, n->spec.operands, n_operands);
-    memcpy(n->operands, operands, (size_t)n_operands * sizeof *operands);
+    if (n_operands > 0) memcpy(n->operands, operands, (size_t)n_operands * sizeof *operands);
     return EIN_OK;
 }
 
@@ -235,7 +235,8 @@ int ein__label_dims(spec *s, char stem, const dims *d)
 
 static void add_term(index_map *m, term_kind kind, int l, i64 extent, i64 offset, int scalar)
 {
-    m->terms[m->n++] = (term){.kind = kind, .label = l, .extent = extent, .offset = offset, .scalar = scalar};
+    m->terms[m->n++] =
+        (term){.kind = kind, .label = l, .extent = extent, .offset = offset, .scalar = scalar, .label2 = -1};
 }
 
 void ein__term_label(const spec *s, index_map *m, int l)
@@ -262,6 +263,24 @@ void ein__term_fixed(index_map *m, i64 extent, i64 offset)
 void ein__term_all(index_map *m, int l, i64 extent, int scalar)
 {
     add_term(m, TERM_ALL, l, extent, 0, scalar);
+}
+
+void ein__term_window(const spec *s, index_map *m, int l, i64 step, int l2, i64 step2, i64 extent, i64 offset)
+{
+    if (l2 >= 0 && s->labels[l].extent == 1) { /* one window: only the place in it matters */
+        ein__term_window(s, m, l2, step2, -1, 0, extent, offset);
+        return;
+    }
+    if (l2 >= 0 && s->labels[l2].extent == 1) l2 = -1;
+    if (l2 < 0 && step == 1) {
+        ein__term_range(s, m, l, extent, offset);
+        return;
+    }
+    add_term(m, TERM_WINDOW, l, extent, offset, -1);
+    term *t = &m->terms[m->n - 1];
+    t->label2 = l2;
+    t->step = step;
+    t->step2 = l2 >= 0 ? step2 : 0;
 }
 
 void ein__term_broadcast(const spec *s, index_map *m, const dims *operand, const dims *result, int first)

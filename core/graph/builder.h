@@ -60,10 +60,12 @@ void ein__term_labels(const spec *s, index_map *m, int first, int n);
 void ein__term_range(const spec *s, index_map *m, int l, i64 extent, i64 offset);
 void ein__term_fixed(index_map *m, i64 extent, i64 offset);
 void ein__term_all(index_map *m, int l, i64 extent, int scalar);
+/* index = step * l + step2 * l2 + offset (l2 -1: none); a range where it is one. */
+void ein__term_window(const spec *s, index_map *m, int l, i64 step, int l2, i64 step2, i64 extent, i64 offset);
 /* Terms of an operand that broadcasts to `result`, whose dimensions are labels first, first + 1, ... */
 void ein__term_broadcast(const spec *s, index_map *m, const dims *operand, const dims *result, int first);
-/* Copy the node into the graph, with results of these shapes and types (NULL: operand 0's); out: a value per
- * result. */
+/* Copy the node into the graph, with results of these shapes and types (NULL: operand 0's, so there must be one);
+ * out: a value per result. */
 ein_status ein__node_add(graph *g, node *n, const dims *results, const ein_dtype *types, value *out);
 
 /* An elementwise node. */

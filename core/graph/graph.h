@@ -76,8 +76,9 @@ typedef struct custom_attrs {
 /* Fixed label numbers of some kinds, so that families and evaluator need not guess.
  * OP_ATTENTION: b, kv head, group, query, key, head size, value size. Operands q [b,h,g,s,d], k [b,h,t,d],
  * v [b,h,t,e] (as terms); states m [b,h,g,s], l [b,h,g,s], o [b,h,g,s,e].
- * OP_GATHER: operands ids [rows], table [v,d]; result [rows,d]; v is aggregated (sum). Labels from GATHER_LABELS on
- * are batch labels, which all three have.
+ * OP_GATHER: operands ids [rows], table [v,d]; result [rows,d]; v is aggregated (sum): the element of the table at
+ * v = id, 0 if no v is. Labels from GATHER_LABELS on are in table and result; ids have them too (batch labels: gather)
+ * or not (index_select). Terms of all three stand in any order and are plain labels, and d may have extent 1.
  * OP_APPEND: operands state [.., t, ..], rows [.., s, ..]; result as the state. */
 enum { ATT_B, ATT_H, ATT_G, ATT_S, ATT_T, ATT_D, ATT_E, ATT_LABELS };
 enum { GATHER_ROWS, GATHER_V, GATHER_D, GATHER_LABELS };

@@ -88,6 +88,7 @@ static ein_status check_node(const graph *g, int i, error *e)
 {
     const node *n = &g->nodes.items[i];
     TRY(ein__spec_check(&n->spec, e));
+    if (n->spec.n_operands == 0 && n->kind != OP_MAP) WRONG("node %d (%s) has no operands", i, n->name);
     for (int k = 0; k < n->spec.n_operands; k++) TRY(check_operand(g, i, k, e));
     for (int r = 0; r < n->spec.n_results; r++) {
         value v = n->results[r];

@@ -13,8 +13,11 @@ enum { LARGEST = 40 }; /* log2 of the most elements a tensor may have */
 static uint32_t labels_of(const index_map *m)
 {
     uint32_t set = 0;
-    for (int i = 0; i < m->n; i++)
-        if (m->terms[i].label >= 0) set |= 1u << m->terms[i].label;
+    for (int i = 0; i < m->n; i++) {
+        const term *t = &m->terms[i];
+        if (t->label >= 0) set |= 1u << t->label;
+        if (t->kind == TERM_WINDOW && t->label2 >= 0) set |= 1u << t->label2;
+    }
     return set;
 }
 
@@ -63,6 +66,27 @@ static ein_status check_labels(const spec *s, error *e)
     return EIN_OK;
 }
 
+/* How far `step` goes from the first to the last of n values; nothing that fits in a tensor overflows. */
+static bool reach(i64 step, i64 n, i64 *lo, i64 *hi)
+{
+    const i64 most = (i64)1 << LARGEST;
+    if (n < 2) return true;
+    if (n - 1 > most || step < -most / (n - 1) || step > most / (n - 1)) return false;
+    *(step < 0 ? lo : hi) += step * (n - 1);
+    return true;
+}
+
+static ein_status check_window(const spec *s, const term *t, error *e)
+{
+    const label *l = &s->labels[t->label];
+    if (t->label2 < -1 || t->label2 >= s->n_labels || t->label2 == t->label)
+        return WRONG("window of labels %d and %d", t->label, t->label2);
+    i64 n2 = t->label2 >= 0 ? s->labels[t->label2].extent : 1, lo = t->offset, hi = t->offset;
+    bool ok = reach(t->step, l->extent, &lo, &hi) && reach(t->step2, n2, &lo, &hi);
+    if (l->extent == 0 || n2 == 0 || (ok && lo >= 0 && hi < t->extent)) return EIN_OK;
+    return WRONG("window of label %s leaves %" PRId64 " elements", l->name, t->extent);
+}
+
 static ein_status check_term(const spec *s, const term *t, error *e)
 {
     if (t->kind == TERM_FIXED) {
@@ -70,14 +94,14 @@ static ein_status check_term(const spec *s, const term *t, error *e)
             return WRONG("fixed index %" PRId64 " of %" PRId64, t->offset, t->extent);
         return EIN_OK;
     }
-    if (t->kind != TERM_LABEL && t->kind != TERM_RANGE && t->kind != TERM_ALL)
+    if (t->kind != TERM_LABEL && t->kind != TERM_RANGE && t->kind != TERM_ALL && t->kind != TERM_WINDOW)
         return WRONG("term of kind %d", (int)t->kind);
     if (t->label < 0 || t->label >= s->n_labels || t->extent < 0)
         return WRONG("term of label %d, extent %" PRId64, t->label, t->extent);
     const label *l = &s->labels[t->label];
     if (t->kind == TERM_LABEL && (t->extent != l->extent || t->offset != 0))
         return WRONG("label %s of extent %" PRId64 " indexes %" PRId64, l->name, l->extent, t->extent);
-    return EIN_OK;
+    return t->kind == TERM_WINDOW ? check_window(s, t, e) : EIN_OK;
 }
 
 static ein_status check_map(const spec *s, const index_map *m, const char *what, int index, error *e)
@@ -170,7 +194,7 @@ static ein_status check_roles(const spec *s, error *e)
 ein_status ein__spec_check(const spec *s, error *e)
 {
     TRY(check_labels(s, e));
-    if (s->n_operands < 1 || s->n_states < 1 || s->n_states > MAX_STATES || s->n_results < 1 ||
+    if (s->n_operands < 0 || s->n_states < 1 || s->n_states > MAX_STATES || s->n_results < 1 ||
         s->n_results > MAX_RESULTS)
         return WRONG("%d operands, %d states, %d results", s->n_operands, s->n_states, s->n_results);
     for (int i = 0; i < s->n_operands; i++) TRY(check_map(s, &s->operands[i], "operand", i, e));
@@ -184,14 +208,26 @@ ein_status ein__spec_check(const spec *s, error *e)
 
 /* ---- text ---- */
 
+/* "oh", "oh*2", "-1*oh" */
+static void print_step(const char *name, i64 step, text *out)
+{
+    if (step < 0) ein__text_add(out, "%" PRId64 "*%s", step, name);
+    else if (step == 1) ein__text_add(out, "%s", name);
+    else ein__text_add(out, "%s*%" PRId64, name, step);
+}
+
 static void print_term(const spec *s, const term *t, text *out)
 {
     if (t->kind == TERM_FIXED) {
         ein__text_add(out, "=%" PRId64 "<%" PRId64, t->offset, t->extent);
         return;
     }
-    ein__text_add(out, "%s", s->labels[t->label].name);
+    print_step(s->labels[t->label].name, t->kind == TERM_WINDOW ? t->step : 1, out);
     if (t->kind == TERM_LABEL) return;
+    if (t->kind == TERM_WINDOW && t->label2 >= 0) {
+        if (t->step2 >= 0) ein__text_add(out, "+");
+        print_step(s->labels[t->label2].name, t->step2, out);
+    }
     if (t->offset != 0) ein__text_add(out, "%+" PRId64, t->offset);
     if (t->kind == TERM_ALL && t->scalar >= 0) ein__text_add(out, "+$%d", t->scalar);
     if (t->kind == TERM_ALL && t->scalar < 0) ein__text_add(out, "+?");

@@ -56,7 +56,7 @@ typedef enum role {
 typedef struct spec {
     int n_labels;
     label labels[MAX_LABELS];
-    int n_operands;
+    int n_operands; /* 0: an OP_MAP of indices alone */
     index_map *operands;
     int n_states; /* of the merge; equal to n_results where nothing is aggregated */
     index_map states[MAX_STATES];
