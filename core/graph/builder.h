@@ -68,9 +68,24 @@ void ein__term_broadcast(const spec *s, index_map *m, const dims *operand, const
  * out: a value per result. */
 ein_status ein__node_add(graph *g, node *n, const dims *results, const ein_dtype *types, value *out);
 
-/* An elementwise node. */
+/* An elementwise node; arguments of its expression are the operands, the global indices along dimensions of the
+ * result, the constants. Its result's type: 0 for ein_map's rule. */
+typedef struct map_call {
+    const char *name, *expression;
+    int n; /* at least 1 */
+    const value *operands;
+    int n_indices;
+    const int *indices;
+    int n_constants;
+    const double *constants;
+    ein_dtype result;
+} map_call;
+ein_status ein__map_make(graph *g, const map_call *c, value *out);
+/* The same without indices and constants. */
 ein_status ein__map_add(graph *g, const char *name, const char *expression, int n, const value *operands,
-                        value *out);
+                        ein_dtype result, value *out);
+/* x as `dtype`; x itself if it is that already. */
+ein_status ein__cast_add(graph *g, value x, ein_dtype dtype, value *out);
 /* A graph's constant of one element. */
 ein_status ein__number_add(graph *g, ein_dtype dtype, double x, value *out);
 /* A constant's leaf; one leaf for equal constants. */

@@ -37,9 +37,9 @@ static void print_list(const value *v, int n, text *out)
 /* What an elementwise node computes, in the operands' names of the spec. */
 static void print_body(const node *n, text *out)
 {
-    char names[MAX_CALL_OPERANDS][16];
-    const char *args[MAX_CALL_OPERANDS];
-    for (int i = 0; i < MAX_CALL_OPERANDS; i++) {
+    char names[MAX_CALL_OPERANDS + MAX_INDICES][16];
+    const char *args[MAX_CALL_OPERANDS + MAX_INDICES];
+    for (int i = 0; i < MAX_CALL_OPERANDS + MAX_INDICES; i++) {
         snprintf(names[i], sizeof names[i], "x%d", i);
         args[i] = names[i];
     }

@@ -278,7 +278,7 @@ static ein_status add_bias(graph *g, i64 n, value bias, value *out)
     dims d = ein__dims(g, bias);
     if (d.rank != 1 || d.at[0] != n)
         REFUSE(EIN_SHAPE, "linear: bias %s for %" PRId64 " outputs", ein__dims_text(d).s, n);
-    return ein__map_add(g, "linear bias", "x0 + x1", 2, (value[]){*out, bias}, out);
+    return ein__map_add(g, "linear bias", "x0 + x1", 2, (value[]){*out, bias}, 0, out);
 }
 
 static ein_status add_linear(graph *g, const value *operands, value bias, value *out)

@@ -76,13 +76,13 @@ EIN_API ein_tensor ein_linear(ein_graph *g, ein_tensor x, ein_tensor weight, ein
  * Operators + - * / and comparisons < <= > >= == != (1 or 0); functions neg abs exp log sqrt rsqrt sin cos
  * tanh sigmoid erf relu floor ceil round trunc sign not, min(a,b) max(a,b) pow(a,b) floordiv(a,b) mod(a,b) and(a,b)
  * or(a,b) where(c,a,b). The result has the operands' common type; f32 if that is an integer and the expression is
- * not ("/" and functions of integers are f32; whole constants keep integers). */
+ * not ("/" and functions of integers are f32; whole constants keep integers); i64 if all operands are bool. */
 EIN_API ein_tensor ein_map(ein_graph *g, const char *expression, int n, const ein_tensor *operands);
 EIN_API ein_tensor ein_add(ein_graph *g, ein_tensor a, ein_tensor b);
 EIN_API ein_tensor ein_sub(ein_graph *g, ein_tensor a, ein_tensor b);
 EIN_API ein_tensor ein_mul(ein_graph *g, ein_tensor a, ein_tensor b);
 EIN_API ein_tensor ein_div(ein_graph *g, ein_tensor a, ein_tensor b); /* of integers: f32 */
-EIN_API ein_tensor ein_pow(ein_graph *g, ein_tensor a, ein_tensor b);
+EIN_API ein_tensor ein_pow(ein_graph *g, ein_tensor a, ein_tensor b); /* of integers: f32 */
 EIN_API ein_tensor ein_maximum(ein_graph *g, ein_tensor a, ein_tensor b); /* NaN if either is */
 EIN_API ein_tensor ein_minimum(ein_graph *g, ein_tensor a, ein_tensor b);
 EIN_API ein_tensor ein_neg(ein_graph *g, ein_tensor x);
@@ -105,7 +105,7 @@ EIN_API ein_tensor ein_relu(ein_graph *g, ein_tensor x);
 EIN_API ein_tensor ein_silu(ein_graph *g, ein_tensor x);
 /* x * Phi(x); with `tanh` its approximation 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). */
 EIN_API ein_tensor ein_gelu(ein_graph *g, ein_tensor x, int tanh);
-/* max(lo, min(hi, x)); an infinity is no bound. */
+/* min(max(x, lo), hi); an infinity is no bound. */
 EIN_API ein_tensor ein_clamp(ein_graph *g, ein_tensor x, double lo, double hi);
 /* Results are bool. NaN compares as in IEEE 754. */
 EIN_API ein_tensor ein_eq(ein_graph *g, ein_tensor a, ein_tensor b);

@@ -78,7 +78,8 @@ static void refused_dtypes(void **state)
     }
     REFUSED(EIN_DTYPE, "input 'h': 0 is no dtype", y = ein_input(g, "h", (ein_dtype)0, SHAPE(2)));
     REFUSED(EIN_DTYPE, "input 'h': 11 is no dtype", y = ein_input(g, "h", (ein_dtype)11, SHAPE(2)));
-    REFUSED(EIN_DTYPE, "add: operand 1 is i32, not f32", y = ein_add(g, x, ids));
+    REFUSED(EIN_DTYPE, "sub: operand 1 is bool, not a number",
+            y = ein_sub(g, x, ein_input(g, "b", EIN_BOOL, SHAPE(2, 3))));
     REFUSED(EIN_DTYPE, "embedding: ids are f32, not i32 or i64", y = ein_embedding(g, x, w));
     REFUSED(EIN_DTYPE, "embedding: table is i32, not f32", y = ein_embedding(g, ids, ids));
 }
