@@ -160,8 +160,8 @@ static void refused_operands(void **state)
     FAILS(EIN_INVALID, "concat: no operands", ein_concat(g, -1, many, 0));
     FAILS(EIN_INVALID, "map: operands is NULL", ein_map(g, "x0", 1, NULL));
     FAILS(EIN_UNSUPPORTED, "concat: 33 operands; at most 32 are built", ein_concat(g, 33, many, 0));
-    FAILS(EIN_DTYPE, "add: operand 1 is i64, not f32",
-          ein_add(g, x, ein_input(g, "i", EIN_I64, SHAPE(2, 3))));
+    FAILS(EIN_DTYPE, "sub: operand 1 is bool, not a number",
+          ein_sub(g, x, ein_input(g, "i", EIN_BOOL, SHAPE(2, 3))));
 }
 
 /* A graph that uses every op, for the test of failing allocations. */
