@@ -91,9 +91,10 @@ static void finish_view(const index_map *m, const label_box *box, view *v)
 
 static bool view_empty(const view *v, const label_box *box, const index_map *m)
 {
+    if (ein__box_reads_nothing(m, box)) return true;
     for (int i = 0; i < m->n; i++) {
         int l = m->terms[i].label;
-        if (l >= 0 && (v->range_lo[l] >= v->range_hi[l] || box->len[l] == 0)) return true;
+        if (l >= 0 && v->range_lo[l] >= v->range_hi[l]) return true;
     }
     return false;
 }

@@ -57,25 +57,10 @@ ein_status ein__price_move(prices *p, int from, ein_dtype dtype, int to, move *o
 
 /* ---- fetches ------------------------------------------------------------------------------------------ */
 
-static bool reads_nothing(const index_map *m, const label_box *box)
-{
-    for (int i = 0; i < m->n; i++) {
-        const term *t = &m->terms[i];
-        if (t->label < 0) continue;
-        i64 lo = box->lo[t->label], hi = lo + box->len[t->label];
-        if (t->kind == TERM_RANGE) {
-            lo = lo + t->offset < 0 ? 0 : lo + t->offset;
-            hi = hi + t->offset > t->extent ? t->extent : hi + t->offset;
-        }
-        if (lo >= hi) return true;
-    }
-    return false;
-}
-
 static bool device_sees(const prices *p, int list, int device, const index_map *m, const label_box *box)
 {
     i64 offset, stride[MAX_LABELS];
-    if (reads_nothing(m, box)) return true;
+    if (ein__box_reads_nothing(m, box)) return true;
     for (; list >= 0; list = p->pool.lists.items[list].before) {
         const placed *x = &p->pool.placed.items[p->pool.lists.items[list].last];
         if (x->merge != NULL) continue;
@@ -246,7 +231,7 @@ static ein_status busiest(prices *p, const node *n, const choice *c, double *out
         for (int t = 0; t < c->n_tuples; t++)
             if ((c->devices[t] & DEV(d)) != 0)
                 count += ein__tuple_boxes(&n->spec, c, t, room - count, boxes + count);
-        if (count > 0) *out = fmax(*out, p->model->compute(p->model->user, n, boxes, count));
+        if (count > 0) *out = fmax(*out, p->model->compute(p->model->user, p->g, n, boxes, count));
     }
     return EIN_OK;
 }

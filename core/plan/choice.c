@@ -2,7 +2,8 @@
 /* What a choice (cuts and devices) implies for an op's operands, states and results.
  *
  * Every term of an index map becomes an axis; a term whose label is cut gets the cut's parts. A group of
- * labels that is cut as one becomes one axis. A tuple's block in a map is read off its digits: one per cut. */
+ * labels that is cut as one becomes one axis. A window's parts are the intervals that its labels' parts touch; they
+ * overlap, or leave gaps. A tuple's block in a map is read off its digits: one per cut (or two, in a window). */
 #include <string.h>
 
 #include "core/plan/relation.h"
@@ -25,18 +26,21 @@ static int tuple_digit(const choice *c, int tuple, int which)
     return tuple % c->cuts[which].n_parts;
 }
 
-/* Axis i of the map comes from cut cut_of[i] (-1: uncut). Groups take several terms. */
-typedef struct mapped { int n; int cut_of[MAX_AXES], term_of[MAX_AXES]; } mapped;
+/* Axis i of the map comes from cuts cut_of[i][0] (-1: uncut) and, for a window of two cut labels, cut_of[i][1]; its
+ * parts are then those of the first for each of the second's. Groups take several terms. */
+typedef struct mapped { int n; int cut_of[MAX_AXES][2], term_of[MAX_AXES]; } mapped;
 
 static mapped map_axes(const index_map *m, const choice *c)
 {
     mapped out = {0};
     for (int i = 0; i < m->n; i++) {
         const term *t = &m->terms[i];
-        int place = 0, k = -1;
-        if (t->kind == TERM_LABEL || t->kind == TERM_RANGE) k = find_cut(c, t->label, &place);
+        int place = 0, second = 0, k = -1, k2 = -1;
+        if (t->kind == TERM_LABEL || t->kind == TERM_RANGE || t->kind == TERM_WINDOW) k = find_cut(c, t->label, &place);
+        if (t->kind == TERM_WINDOW && t->label2 >= 0) k2 = find_cut(c, t->label2, &second);
         if (k >= 0 && place > 0) continue; /* inside a group: the group's first term made the axis */
-        out.cut_of[out.n] = k;
+        out.cut_of[out.n][0] = k;
+        out.cut_of[out.n][1] = k2;
         out.term_of[out.n++] = i;
     }
     return out;
@@ -44,15 +48,32 @@ static mapped map_axes(const index_map *m, const choice *c)
 
 static i64 clip(i64 v, i64 hi) { return v < 0 ? 0 : v > hi ? hi : v; }
 
-/* `absent`: the axis stands for labels that the tensor lacks; it has one part whatever the cut. */
-static ein_status make_axis(arena *a, const spec *s, const term *t, const cut *c, bool absent, axis *out)
+/* Indices [lo, hi) of a window while its labels take the values of a part of their cuts (NULL: all values). */
+static void window_part(const spec *s, const term *t, const cut *c, int p, const cut *c2, int p2, i64 *lo, i64 *hi)
 {
-    int n = c != NULL && !absent ? c->n_parts : 1;
+    const int labels[2] = {t->label, t->label2};
+    const i64 steps[2] = {t->step, t->step2}, from[2] = {c != NULL ? c->at[p] : 0, c2 != NULL ? c2->at[p2] : 0};
+    const i64 to[2] = {c != NULL ? c->at[p + 1] : s->labels[t->label].extent,
+                       c2 != NULL ? c2->at[p2 + 1] : t->label2 >= 0 ? s->labels[t->label2].extent : 0};
+    *lo = *hi = 0;
+    i64 least = t->offset, most = t->offset;
+    for (int k = 0; k < 2 && labels[k] >= 0; k++) {
+        if (from[k] >= to[k]) return;
+        least += steps[k] * (steps[k] < 0 ? to[k] - 1 : from[k]);
+        most += steps[k] * (steps[k] < 0 ? from[k] : to[k] - 1);
+    }
+    *lo = least;
+    *hi = most + 1;
+}
+
+/* `absent`: the axis stands for labels that the tensor lacks; it has one part whatever the cut. */
+static ein_status make_axis(arena *a, const spec *s, const term *t, const cut *c, const cut *c2, bool absent, axis *out)
+{
+    int n2 = c2 != NULL ? c2->n_parts : 1, n = absent ? 1 : (c != NULL ? c->n_parts : 1) * n2;
     i64 *lo, *hi, extent = t->extent;
     NEW(a, lo, n);
     NEW(a, hi, n);
-    if (c != NULL)
-        for (int k = 1; k < c->n_labels; k++) extent *= s->labels[c->labels[k]].extent;
+    for (int k = 1; c != NULL && k < c->n_labels; k++) extent *= s->labels[c->labels[k]].extent;
     if (absent) {
         hi[0] = extent;
         *out = (axis){.extent = extent, .n_parts = 1, .lo = lo, .hi = hi, .broadcast = true};
@@ -66,6 +87,8 @@ static ein_status make_axis(arena *a, const spec *s, const term *t, const cut *c
         } else if (t->kind == TERM_FIXED) {
             lo[p] = t->offset;
             hi[p] = t->offset + 1;
+        } else if (t->kind == TERM_WINDOW) {
+            window_part(s, t, c, p / n2, c2, p % n2, &lo[p], &hi[p]);
         } else {
             hi[p] = extent;
         }
@@ -77,10 +100,12 @@ static ein_status make_axis(arena *a, const spec *s, const term *t, const cut *c
 static int block_of(const mapped *m, const choice *c, const bool *skip, int tuple)
 {
     int block = 0;
-    for (int i = 0; i < m->n; i++) {
-        if (m->cut_of[i] < 0 || (skip != NULL && skip[i])) continue;
-        block = block * c->cuts[m->cut_of[i]].n_parts + tuple_digit(c, tuple, m->cut_of[i]);
-    }
+    for (int i = 0; i < m->n; i++)
+        for (int k = 0; k < 2; k++) {
+            int of = m->cut_of[i][k];
+            if (of < 0 || (skip != NULL && skip[i])) continue;
+            block = block * c->cuts[of].n_parts + tuple_digit(c, tuple, of);
+        }
     return block;
 }
 
@@ -124,8 +149,9 @@ static ein_status relation_of(arena *a, const spec *s, const index_map *m, const
     for (int i = 0; i < axes.n; i++) {
         const term *t = &m->terms[axes.term_of[i]];
         skip[i] = of != NULL && !ein__map_has(of, t->label);
-        const cut *k = axes.cut_of[i] >= 0 ? &c->cuts[axes.cut_of[i]] : NULL;
-        TRY(make_axis(a, s, t, k, skip[i], &out->axes[i]));
+        const cut *k = axes.cut_of[i][0] >= 0 ? &c->cuts[axes.cut_of[i][0]] : NULL;
+        const cut *k2 = axes.cut_of[i][1] >= 0 ? &c->cuts[axes.cut_of[i][1]] : NULL;
+        TRY(make_axis(a, s, t, k, k2, skip[i], &out->axes[i]));
         out->n_blocks *= out->axes[i].n_parts;
     }
     devset *where;
@@ -240,13 +266,14 @@ static ein_status check_points(const spec *s, const cut *c, error *e)
     return EIN_OK;
 }
 
-/* A group must be neighbours, in order, in every map that has one of its labels. */
+/* A group must be neighbours, in order, in every map that has one of its labels; none of them may be in a window. */
 static bool map_takes_group(const index_map *m, const cut *c)
 {
     for (int i = 0; i < m->n; i++) {
         const term *t = &m->terms[i];
         bool inside = false;
-        for (int k = 0; k < c->n_labels; k++) inside = inside || t->label == c->labels[k];
+        for (int k = 0; k < c->n_labels; k++)
+            inside = inside || t->label == c->labels[k] || (t->kind == TERM_WINDOW && t->label2 == c->labels[k]);
         if (!inside || t->kind == TERM_ALL) continue;
         if (i + c->n_labels > m->n) return false;
         for (int k = 0; k < c->n_labels; k++) {

@@ -120,8 +120,27 @@ i64 ein__relation_numel(const relation *r)
 
 /* ---- where a label box lies in a block ---------------------------------------------------------------- */
 
-/* Indices [lo, hi) of a term that the box touches, and the index of the box's first point (which a range term
- * may put outside). */
+/* How far step * label goes over the box, below and above its first value. */
+static void reach(i64 step, i64 len, i64 *below, i64 *above)
+{
+    if (step < 0) *below += step * (len - 1);
+    else *above += step * (len - 1);
+}
+
+/* The interval between a window's least and greatest index. */
+static void window_range(const term *t, const label_box *box, i64 *lo, i64 *hi, i64 *first)
+{
+    i64 len2 = t->label2 >= 0 ? box->len[t->label2] : 1;
+    *first = t->offset + t->step * box->lo[t->label] + (t->label2 >= 0 ? t->step2 * box->lo[t->label2] : 0);
+    *lo = *hi = *first;
+    if (box->len[t->label] <= 0 || len2 <= 0) return;
+    ++*hi;
+    reach(t->step, box->len[t->label], lo, hi);
+    if (t->label2 >= 0) reach(t->step2, len2, lo, hi);
+}
+
+/* Indices [lo, hi) of a term that the box touches (all between the least and the greatest), and the index of the
+ * box's first point (which a range term may put outside). */
 static void term_range(const term *t, const label_box *box, i64 *lo, i64 *hi, i64 *first)
 {
     switch (t->kind) {
@@ -136,6 +155,9 @@ static void term_range(const term *t, const label_box *box, i64 *lo, i64 *hi, i6
         *first = *lo = t->offset;
         *hi = t->offset + 1;
         break;
+    case TERM_WINDOW:
+        window_range(t, box, lo, hi, first);
+        break;
     default: /* TERM_ALL */
         *first = t->offset + (t->label >= 0 ? box->lo[t->label] : 0);
         *lo = 0;
@@ -144,11 +166,13 @@ static void term_range(const term *t, const label_box *box, i64 *lo, i64 *hi, i6
     }
 }
 
-static bool touches_nothing(const index_map *m, const label_box *box)
+bool ein__box_reads_nothing(const index_map *m, const label_box *box)
 {
     for (int i = 0; i < m->n; i++) {
+        const term *t = &m->terms[i];
         i64 lo, hi, first;
-        term_range(&m->terms[i], box, &lo, &hi, &first);
+        if (t->label >= 0 && box->len[t->label] <= 0) return true;
+        term_range(t, box, &lo, &hi, &first);
         if (lo >= hi) return true;
     }
     return false;
@@ -179,7 +203,7 @@ bool ein__block_view(const relation *r, int block, const index_map *m, const lab
     int n = block_axes(r, block, axes);
     *offset = 0;
     memset(stride, 0, MAX_LABELS * sizeof *stride);
-    if (touches_nothing(m, box)) return true; /* lies anywhere */
+    if (ein__box_reads_nothing(m, box)) return true; /* lies anywhere */
     for (int i = 0; i < n; i++) *offset -= axes[i].lo * axes[i].stride;
     i64 suffix = 1;
     for (int i = m->n - 1; i >= 0; i--) {
@@ -195,7 +219,9 @@ bool ein__block_view(const relation *r, int block, const index_map *m, const lab
             axes[k].least += lo * step;
             axes[k].most += (hi - 1) * step;
             *offset += first * step * axes[k].stride;
-            if (t->label >= 0) stride[t->label] += step * axes[k].stride;
+            i64 each = step * axes[k].stride, window = t->kind == TERM_WINDOW;
+            if (t->label >= 0) stride[t->label] += window ? t->step * each : each;
+            if (window && t->label2 >= 0) stride[t->label2] += t->step2 * each;
         }
         suffix *= extent;
     }

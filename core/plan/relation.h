@@ -83,6 +83,8 @@ int ein__block_part(const relation *r, int block, int i);
 i64 ein__block_numel(const relation *r, int block);
 i64 ein__relation_numel(const relation *r); /* product of the extents */
 
+/* The box touches no element of the map's tensor. */
+bool ein__box_reads_nothing(const index_map *m, const label_box *box);
 /* Where a label box of a map's tensor lies inside a stored block: element offset of its first point, and the
  * stride of each label. False if the block does not hold the whole box, or if the box is not affine in it. */
 bool ein__block_view(const relation *r, int block, const index_map *m, const label_box *box, i64 *offset,

@@ -67,6 +67,8 @@ static int tuple_of(const spec *s, const choice *c, const point *p, bool aggrega
 static void term_reads(const term *t, const point *p, i64 *lo, i64 *hi)
 {
     *lo = t->kind == TERM_ALL ? 0 : t->kind == TERM_FIXED ? t->offset : p->at[t->label] + t->offset;
+    if (t->kind == TERM_WINDOW)
+        *lo = t->step * p->at[t->label] + (t->label2 >= 0 ? t->step2 * p->at[t->label2] : 0) + t->offset;
     *hi = t->kind == TERM_ALL ? t->extent : *lo + 1;
     if (*lo < 0 || *hi > t->extent) *lo = *hi = 0;
 }
@@ -180,7 +182,7 @@ static void check_need_is_least(arena *a, const spec *s, const choice *c, int o)
     relation r;
     uint32_t seen = 0;
     for (int i = 0; i < m->n; i++) {
-        if (m->terms[i].kind == TERM_ALL || (m->terms[i].label >= 0 && (seen >> m->terms[i].label & 1) != 0))
+        if (m->terms[i].kind == TERM_ALL || m->terms[i].kind == TERM_WINDOW || (m->terms[i].label >= 0 && (seen >> m->terms[i].label & 1) != 0))
             return;
         if (m->terms[i].label >= 0) seen |= 1u << m->terms[i].label;
     }
@@ -280,6 +282,161 @@ static void test_random_ops(void **state)
         random_graph_free(&r);
     }
     assert_true(checked > GRAPHS);
+}
+
+/* ---- windows ------------------------------------------------------------------------------------------ */
+
+enum { WIN_C, WIN_O, WIN_R, WIN_LABELS };
+
+/* y[c,o] = sum over r of x[c, step * o + step2 * r + offset] w[r]; x just as long as it must be. r of extent 0: no
+ * second label, and nothing is aggregated. */
+typedef struct window { spec s; index_map operands[2]; i64 length; } window;
+
+static void make_window(arena *a, window *w, i64 channels, i64 n, i64 step, i64 taps, i64 step2)
+{
+    const i64 extents[] = {channels, n, taps > 0 ? taps : 1};
+    static const char *const names[] = {"c", "o", "r"};
+    i64 least = 0, most = 0;
+    merge *sum;
+    memset(w, 0, sizeof *w);
+    w->s.n_labels = WIN_LABELS;
+    for (int l = 0; l < WIN_LABELS; l++) {
+        w->s.labels[l] = (label){.extent = extents[l], .granule = 1};
+        strcpy(w->s.labels[l].name, names[l]);
+    }
+    *(step < 0 ? &least : &most) += step * (n - 1);
+    *(step2 < 0 ? &least : &most) += taps > 0 ? step2 * (taps - 1) : 0;
+    w->length = most - least + 1;
+    index_map *x = &w->operands[0], *y = &w->s.results[0];
+    x->n = y->n = 2;
+    x->terms[0] = y->terms[0] = (term){.kind = TERM_LABEL, .label = WIN_C, .extent = channels};
+    y->terms[1] = (term){.kind = TERM_LABEL, .label = WIN_O, .extent = n};
+    x->terms[1] = (term){.kind = TERM_WINDOW, .label = WIN_O, .label2 = taps > 0 ? WIN_R : -1, .extent = w->length,
+                         .offset = -least, .step = step, .step2 = taps > 0 ? step2 : 0};
+    w->operands[1] = (index_map){1, {{.kind = TERM_LABEL, .label = WIN_R, .extent = extents[WIN_R]}}};
+    assert_int_equal(ein__merge_make(a, MERGE_SUM, 1, &sum), EIN_OK);
+    w->s.merge = sum;
+    w->s.n_operands = 2;
+    w->s.operands = w->operands;
+    w->s.n_states = w->s.n_results = 1;
+    w->s.states[0] = w->s.results[0];
+    error e = {0};
+    if (ein__spec_check(&w->s, &e) != EIN_OK) fail_msg("%s", e.line);
+}
+
+static void random_cut(arena *a, dice *d, int l, i64 extent, cut *out)
+{
+    int n = dice_range(d, 1, 4);
+    i64 *at = ein__arena_get(a, (size_t)n + 1, sizeof *at);
+    assert_non_null(at);
+    at[n] = extent;
+    for (int i = 1; i < n; i++) at[i] = dice_range(d, (int)at[i - 1], (int)extent);
+    *out = (cut){.n_labels = 1, .labels = {l}, .n_parts = n, .at = at};
+}
+
+/* All steps and cuts of all three labels, in any order, empty parts too, by definition. */
+static void test_random_windows(void **state)
+{
+    (void)state;
+    dice d = dice_make(11, 0);
+    for (int round = 0; round < 400; round++) {
+        arena a = {NULL};
+        window w;
+        cut cuts[WIN_LABELS];
+        int first = dice_range(&d, 0, 2), taps = dice_range(&d, 0, 3), step = dice_range(&d, 1, 3), step2 = dice_range(&d, 1, 2);
+        make_window(&a, &w, dice_range(&d, 1, 2), dice_range(&d, 1, 7), dice_chance(&d, 30) ? -step : step, taps,
+                    dice_chance(&d, 30) ? -step2 : step2);
+        choice c = {.n_cuts = dice_range(&d, 0, 3), .n_tuples = 1, .cuts = cuts};
+        for (int i = 0; i < c.n_cuts; i++) {
+            int l = (first + i) % WIN_LABELS;
+            random_cut(&a, &d, l, w.s.labels[l].extent, &cuts[i]);
+            c.n_tuples *= cuts[i].n_parts;
+        }
+        devset *where = ein__arena_get(&a, (size_t)c.n_tuples, sizeof *where);
+        assert_non_null(where);
+        for (int t = 0; t < c.n_tuples; t++) where[t] = (devset)dice_range(&d, 1, 15);
+        c.devices = where;
+        assert_int_equal(ein__choice_check(&w.s, &c, 4, NULL), EIN_OK);
+        check_op(&a, &w.s, &c, 4);
+        ein__arena_free(&a);
+    }
+}
+
+/* The need of x, printed, when o is cut at `at` and, unless taps_at is NULL, r at taps_at; one device a tuple. */
+static void expect_need(const window *w, int n, const i64 *at, int n_taps, const i64 *taps_at, const char *expected)
+{
+    arena a = {NULL};
+    text t = {0};
+    relation r;
+    devset on[16];
+    const cut cuts[] = {{1, {WIN_O}, n, at}, {1, {WIN_R}, n_taps, taps_at}};
+    choice c = {.n_cuts = taps_at != NULL ? 2 : 1, .cuts = cuts, .n_tuples = n * (taps_at != NULL ? n_taps : 1), .devices = on};
+    for (int i = 0; i < c.n_tuples; i++) on[i] = DEV(i);
+    assert_int_equal(ein__choice_check(&w->s, &c, 16, NULL), EIN_OK);
+    assert_int_equal(ein__relation_need(&a, &w->s, 0, &c, &r), EIN_OK);
+    ein__relation_print(&r, &t);
+    assert_string_equal(ein__text_get(&t), expected);
+    ein__text_free(&t);
+    ein__arena_free(&a);
+}
+
+/* Halos: what a part of the windows needs of a row goes past its own share by the taps. */
+static void test_halos(void **state)
+{
+    (void)state;
+    arena a = {NULL};
+    window w;
+    make_window(&a, &w, 1, 12, 1, 3, 1); /* 12 windows of 3, x of 14 */
+    expect_need(&w, 2, (i64[]){0, 6, 12}, 0, NULL, "[14: 0-8 6-14] on 0 1");
+    expect_need(&w, 3, (i64[]){0, 4, 8, 12}, 0, NULL, "[14: 0-6 4-10 8-14] on 0 1 2");
+    expect_need(&w, 4, (i64[]){0, 3, 6, 9, 12}, 0, NULL, "[14: 0-5 3-8 6-11 9-14] on 0 1 2 3");
+    expect_need(&w, 2, (i64[]){0, 0, 12}, 0, NULL, "[14: 0-0 0-14] on 0 1"); /* an empty part needs nothing */
+    expect_need(&w, 2, (i64[]){0, 6, 12}, 3, (i64[]){0, 1, 2, 3}, "[14: 0-6 1-7 2-8 6-12 7-13 8-14] on 0 1 2 3 4 5");
+    make_window(&a, &w, 1, 12, 2, 3, 1); /* at every second place, x of 25 */
+    expect_need(&w, 2, (i64[]){0, 6, 12}, 0, NULL, "[25: 0-13 12-25] on 0 1");
+    make_window(&a, &w, 1, 6, 2, 2, 3); /* taps 3 apart, x of 14 */
+    expect_need(&w, 3, (i64[]){0, 2, 4, 6}, 0, NULL, "[14: 0-6 4-10 8-14] on 0 1 2");
+    make_window(&a, &w, 3, 6, 2, 2, 3); /* rows of 14 that are whole: an axis of its own all the same */
+    expect_need(&w, 3, (i64[]){0, 2, 4, 6}, 0, NULL, "[3 | 14: 0-6 4-10 8-14] on 0 1 2");
+    ein__arena_free(&a);
+}
+
+/* Slices: strided ones leave gaps, reversed ones run down. */
+static void test_slices(void **state)
+{
+    (void)state;
+    arena a = {NULL};
+    window w;
+    label_box box = {.lo = {0, 3, 0}, .len = {1, 5, 1}};
+    i64 offset, stride[MAX_LABELS];
+    relation r;
+    make_window(&a, &w, 1, 5, 3, 0, 0); /* 0 3 6 9 12 of 13 */
+    expect_need(&w, 2, (i64[]){0, 2, 5}, 0, NULL, "[13: 0-4 6-13] on 0 1");
+    make_window(&a, &w, 1, 5, -2, 0, 0); /* 8 6 4 2 0 of 9 */
+    expect_need(&w, 2, (i64[]){0, 2, 5}, 0, NULL, "[9: 6-9 0-5] on 0 1");
+    make_window(&a, &w, 1, 8, -1, 0, 0); /* 7 6 .. 0 of 8: a part of 5 from place 3 begins at 4 and runs down */
+    expect_need(&w, 2, (i64[]){0, 3, 8}, 0, NULL, "[8: 5-8 0-5] on 0 1");
+    const cut k = {1, {WIN_O}, 2, (i64[]){0, 3, 8}};
+    assert_int_equal(ein__relation_need(&a, &w.s, 0, &(choice){1, &k, 2, (devset[]){1, 2}}, &r), EIN_OK);
+    assert_true(ein__block_view(&r, 1, &w.operands[0], &box, &offset, stride));
+    assert_int_equal(offset, 4);
+    assert_int_equal(stride[WIN_O], -1);
+    assert_false(ein__block_view(&r, 0, &w.operands[0], &box, &offset, stride));
+    ein__arena_free(&a);
+}
+
+/* Labels of a window cannot be cut as one with their neighbours. */
+static void test_no_groups_in_windows(void **state)
+{
+    (void)state;
+    arena a = {NULL};
+    window w;
+    error e = {0};
+    const cut k = {2, {WIN_C, WIN_O}, 2, (i64[]){0, 5, 8}};
+    make_window(&a, &w, 2, 4, 1, 3, 1);
+    assert_int_equal(ein__choice_check(&w.s, &(choice){1, &k, 2, (devset[]){1, 2}}, 2, &e), EIN_NO_PLAN);
+    assert_string_equal(e.line, "labels c.. are not neighbours in every operand and result");
+    ein__arena_free(&a);
 }
 
 /* ---- relations by themselves -------------------------------------------------------------------------- */
@@ -454,6 +611,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_ops),      cmocka_unit_test(test_canonical),
+        cmocka_unit_test(test_random_windows),  cmocka_unit_test(test_halos),
+        cmocka_unit_test(test_slices),          cmocka_unit_test(test_no_groups_in_windows),
         cmocka_unit_test(test_key_is_equality), cmocka_unit_test(test_wrong_relations),
         cmocka_unit_test(test_printing),        cmocka_unit_test(test_wrong_choices),
     };
