@@ -277,13 +277,14 @@ static ein_status check_tiling(checker *c, int block, int device)
 /* Bytes read by one source of a transfer: states that are uniform in a row once per row of the grid. */
 static i64 source_bytes(const checker *c, const transfer *t)
 {
-    i64 words = 0, outer = 1, inner = t->size[t->rank - 1];
+    i64 bytes = 0, outer = 1, inner = t->size[t->rank - 1];
     for (int k = 0; k + 1 < t->rank; k++) outer *= t->size[k];
     for (int s = 0; s < c->p->n_states; s++) {
         if ((c->p->used >> s & 1) == 0) continue;
-        words += outer * ((c->x->row_states >> s & 1) != 0 ? (inner + EIN__ROW - 1) / EIN__ROW : inner);
+        i64 elements = outer * ((c->x->row_states >> s & 1) != 0 ? (inner + EIN__ROW - 1) / EIN__ROW : inner);
+        bytes += elements * ein__dtype_bytes(c->p->merge != NULL ? c->p->merge->wire[s] : c->p->dtype);
     }
-    return words * ein__dtype_bytes(c->p->dtype);
+    return bytes;
 }
 
 static ein_status check_counts(checker *c)

@@ -53,14 +53,25 @@ static ein_status check_states(const exchange_problem *p, error *e)
     return EIN_OK;
 }
 
+/* States are combined in what they are stored in, or in what that is computed in. */
+static ein_status check_types(const exchange_problem *p, error *e)
+{
+    if (!ein__dtype_built(p->dtype)) return ein__fail(e, EIN_UNSUPPORTED, "exchange: %s", ein__dtype_name(p->dtype));
+    for (int s = 0; s < p->n_states && p->merge != NULL; s++) {
+        ein_dtype wire = p->merge->wire[s], compute = p->merge->compute[s];
+        if (!ein__dtype_built(wire) || ein__dtype_compute(wire) != compute)
+            return ein__fail(e, EIN_UNSUPPORTED, "exchange: state %d of %s is stored in %s and combined in %s", s,
+                             p->merge->name, ein__dtype_name(wire), ein__dtype_name(compute));
+    }
+    return EIN_OK;
+}
+
 static ein_status check_problem(const exchange_problem *p, error *e)
 {
     int s = first_used(p);
     if (p->n_states > MAX_STATES || s == p->n_states)
         return ein__fail(e, EIN_INTERNAL, "exchange: states %#x of %d are used", p->used, p->n_states);
-    if (!ein__dtype_built(p->dtype) || (p->merge != NULL && p->dtype != EIN_F32))
-        return ein__fail(e, EIN_UNSUPPORTED, "exchange: %s%s", ein__dtype_name(p->dtype),
-                         p->merge != NULL ? " merge" : "");
+    TRY(check_types(p, e));
     if (p->to->n_partials != 1 || (p->merge == NULL && p->states[s]->n_partials != 1))
         return ein__fail(e, EIN_INTERNAL, "exchange: %d partials without a merge",
                          p->to->n_partials * p->states[s]->n_partials);
@@ -358,14 +369,21 @@ static void find_form(const exchange_problem *p, exchange *x)
     }
 }
 
+/* Bytes of one element of each state of a set. */
+static i64 states_bytes(const exchange_problem *p, uint32_t set)
+{
+    i64 bytes = 0;
+    for (; set != 0; set &= set - 1) bytes += ein__dtype_bytes(ein__exchange_stored(p, __builtin_ctz(set)));
+    return bytes;
+}
+
 static void tally(const exchange_problem *p, exchange *x)
 {
-    i64 bytes = ein__dtype_bytes(p->dtype);
-    int once = __builtin_popcount(x->row_states), each = __builtin_popcount(p->used & ~x->row_states);
+    i64 once = states_bytes(p, x->row_states), each = states_bytes(p, p->used & ~x->row_states);
     for (int i = 0; i < x->n_transfers; i++) {
         const transfer *t = &x->transfers[i];
-        i64 n = volume(t), read = bytes * (n * each + ein__transfer_rows(t) * once);
-        *(t->dst_device == HOST ? &x->host_bytes[t->device] : &x->local_bytes[t->device]) += n * bytes;
+        i64 n = volume(t), read = n * each + ein__transfer_rows(t) * once, written = n * ein__dtype_bytes(p->dtype);
+        *(t->dst_device == HOST ? &x->host_bytes[t->device] : &x->local_bytes[t->device]) += written;
         for (int j = 0; j < t->n_sources; j++) {
             int from = t->src_device[j];
             if (from == HOST) x->host_bytes[t->device] += read;

@@ -17,10 +17,16 @@ typedef struct exchange_problem {
     uint32_t used;                       /* bit set of the states that the result needs: ein__merge_used */
     const merge *merge;                  /* NULL: finished (n_partials = 1) */
     int result;                          /* which finalizer */
-    ein_dtype dtype;
+    ein_dtype dtype;                     /* of the result; where nothing is pending, of the state too */
     int n_devices;
     const relation *to; /* finished; blocks may overlap (a need); HOST is a destination too */
 } exchange_problem;
+
+/* What state s is stored in. */
+static inline ein_dtype ein__exchange_stored(const exchange_problem *p, int s)
+{
+    return p->merge != NULL ? p->merge->wire[s] : p->dtype;
+}
 
 /* One box, pulled by `device` from one block of every partial: for every point of the box,
  * dst = finalize(combine over partials of the states). Strides and offsets in elements of the blocks. */
@@ -61,7 +67,7 @@ ein_status ein__exchange_direct(arena *a, const exchange_problem *p, exchange *o
  * counts are those of the transfers. */
 ein_status ein__exchange_check(const exchange_problem *p, const exchange *x, error *e);
 
-/* Text of the box-move kernel for this kind of exchange (dtype, states, merge, finalizer, which states are
+/* Text of the box-move kernel for this kind of exchange (element types, states, merge, finalizer, which states are
  * broadcast along the innermost dimension): boxes and pointers are arguments, so one text serves many
  * exchanges. Arguments, in order: OUT dst; VAL i64 n_boxes; IN i64 boxes (the table below); IN i64 sources
  * (addresses, i64 each: [source * n_states + state]).

@@ -27,15 +27,21 @@ static ein_status exchange_cost(void *user, arena *a, int n_states, const relati
     return EIN_OK;
 }
 
-/* Elements of a map's tensor that the box touches. */
-static double box_elements(const index_map *m, const label_box *box)
+/* Indices of a term that the box touches. A window of two labels touches many of them more than once. */
+static double term_indices(const term *t, const label_box *box)
 {
-    double n = 1;
-    for (int i = 0; i < m->n; i++) {
-        const term *t = &m->terms[i];
-        double len = t->kind == TERM_FIXED ? 1 : t->kind == TERM_ALL ? (double)t->extent : (double)box->len[t->label];
-        n *= len < (double)t->extent ? len : (double)t->extent;
-    }
+    if (t->kind == TERM_FIXED) return 1;
+    if (t->kind == TERM_ALL) return (double)t->extent;
+    double len = (double)box->len[t->label];
+    if (t->kind == TERM_WINDOW && t->label2 >= 0) len *= (double)box->len[t->label2];
+    return fmin(len, (double)t->extent);
+}
+
+/* Bytes of a value that the box touches through a map. */
+static double box_bytes(const graph *g, value v, const index_map *m, const label_box *box)
+{
+    double n = (double)ein__dtype_bytes(g->values.items[v].dtype);
+    for (int i = 0; i < m->n; i++) n *= term_indices(&m->terms[i], box);
     return n;
 }
 
@@ -46,29 +52,30 @@ static double box_volume(const spec *s, const label_box *box)
     return volume;
 }
 
-/* Floating-point operations and elements touched. A gather reads the rows it was asked for, not the table; an
+/* Floating-point operations and bytes touched. A gather reads the rows it was asked for, not the table; an
  * append touches the rows it writes, not the state. */
-static void box_work(const node *n, const label_box *box, double *flops, double *elements)
+static void box_work(const graph *g, const node *n, const label_box *box, double *flops, double *bytes)
 {
     const spec *s = &n->spec;
     if (n->kind == OP_GATHER || n->kind == OP_APPEND) {
-        double moved = n->kind == OP_GATHER ? box_elements(&s->results[0], box) : box_elements(&s->operands[1], box);
-        *flops += moved;
-        *elements += 2 * moved;
+        bool gather = n->kind == OP_GATHER;
+        value v = gather ? n->results[0] : n->operands[1];
+        double moved = box_bytes(g, v, gather ? &s->results[0] : &s->operands[1], box);
+        *flops += moved / (double)ein__dtype_bytes(g->values.items[v].dtype);
+        *bytes += 2 * moved;
         return;
     }
     *flops += box_volume(s, box) * (s->flops > 0 ? s->flops : 1.0);
-    for (int o = 0; o < s->n_operands; o++) *elements += box_elements(&s->operands[o], box);
-    for (int r = 0; r < s->n_results; r++) *elements += box_elements(&s->results[r], box);
+    for (int o = 0; o < s->n_operands; o++) *bytes += box_bytes(g, n->operands[o], &s->operands[o], box);
+    for (int r = 0; r < s->n_results; r++) *bytes += box_bytes(g, n->results[r], &s->results[r], box);
 }
 
-static double compute_cost(void *user, const node *n, const label_box *boxes, int n_boxes)
+static double compute_cost(void *user, const graph *g, const node *n, const label_box *boxes, int n_boxes)
 {
     const prices *p = user;
-    double flops = 0, elements = 0;
-    for (int b = 0; b < n_boxes; b++) box_work(n, &boxes[b], &flops, &elements);
-    double arithmetic = flops / p->flops, traffic = 4.0 * elements / p->bandwidth;
-    return fmax(p->machine->launch_floor, fmax(arithmetic, traffic));
+    double flops = 0, bytes = 0;
+    for (int b = 0; b < n_boxes; b++) box_work(g, n, &boxes[b], &flops, &bytes);
+    return fmax(p->machine->launch_floor, fmax(flops / p->flops, bytes / p->bandwidth));
 }
 
 ein_status ein__cost_model(arena *a, const machine *m, cost_model *out)

@@ -8,15 +8,15 @@
 
 typedef struct cost_model {
     void *user;
-    /* Seconds and remote bytes of moving a value. `states` lie in the index space of result `result`; merge
-     * NULL: one finished state. `used`: the states that the result needs (the others may be anything).
-     * Infinite seconds: the two factorizations have no common refinement; the search then goes by way of
-     * whole copies, as lowering does. `a` is scratch. */
+    /* Seconds and remote bytes of moving a value of type `dtype`. `states` lie in the index space of result
+     * `result`, in the merge's wire types; merge NULL: one finished state. `used`: the states that the result
+     * needs (the others may be anything). Infinite seconds: the two factorizations have no common refinement; the
+     * search then goes by way of whole copies, as lowering does. `a` is scratch. */
     ein_status (*exchange)(void *user, arena *a, int n_states, const relation *const *states, uint32_t used,
                            const merge *m, int result, ein_dtype dtype, const relation *to, double *seconds,
                            i64 *bytes);
     /* Seconds that one device takes for its boxes of an op, launch floor included. */
-    double (*compute)(void *user, const node *n, const label_box *boxes, int n_boxes);
+    double (*compute)(void *user, const graph *g, const node *n, const label_box *boxes, int n_boxes);
 } cost_model;
 
 /* Layouts that are already placed, per canonical leaf; NULL (the entry or the list): free. */

@@ -72,7 +72,7 @@ static double compute_us(const ein_program *p, const cost_model *costs, int i)
     for (int t = 0; t < c->n_tuples; t++) {
         label_box boxes[BOXES];
         int made = ein__tuple_boxes(&n->spec, c, t, BOXES, boxes);
-        double s = costs->compute(costs->user, n, boxes, made < BOXES ? made : BOXES);
+        double s = costs->compute(costs->user, &p->graph, n, boxes, made < BOXES ? made : BOXES);
         for (int d = 0; d < p->plan.n_devices; d++) {
             if ((c->devices[t] & DEV(d)) == 0) continue;
             seconds[d] += s;

@@ -48,8 +48,9 @@ static inline double test_elements(const index_map *m, const label_box *box)
     return n;
 }
 
-static inline double test_compute(void *user, const node *n, const label_box *boxes, int n_boxes)
+static inline double test_compute(void *user, const graph *g, const node *n, const label_box *boxes, int n_boxes)
 {
+    (void)g;
     const machine *m = &((const test_costs *)user)->machine;
     double flops = 0, elements = 0;
     for (int b = 0; b < n_boxes; b++) {
