@@ -128,6 +128,40 @@ static ein_tensor make_append(ein_graph *g, ein_dtype d)
                             ein_scalar_input(g, "position"));
 }
 
+/* ---- views and parts ---- */
+
+static ein_tensor make_transpose(ein_graph *g, ein_dtype d) { return ein_transpose(g, matrix(g, d, "x"), 0, 1); }
+static ein_tensor make_squeeze(ein_graph *g, ein_dtype d)
+{
+    return ein_squeeze(g, ein_input(g, "x", d, 3, SHAPE(8, 1, 8)), 1);
+}
+static ein_tensor make_unsqueeze(ein_graph *g, ein_dtype d) { return ein_unsqueeze(g, matrix(g, d, "x"), 0); }
+static ein_tensor make_flatten(ein_graph *g, ein_dtype d) { return ein_flatten(g, matrix(g, d, "x"), 0, 1); }
+static ein_tensor make_expand(ein_graph *g, ein_dtype d)
+{
+    return ein_expand(g, vector(g, d, "x"), 2, SHAPE(4, -1));
+}
+static ein_tensor make_slice_step(ein_graph *g, ein_dtype d)
+{
+    return ein_slice_step(g, matrix(g, d, "x"), 1, 7, 0, -2);
+}
+static ein_tensor make_split(ein_graph *g, ein_dtype d)
+{
+    ein_tensor out[2];
+    ein_split(g, matrix(g, d, "x"), 2, (int64_t[]){3, 5}, 1, out);
+    return out[1];
+}
+static ein_tensor make_stack(ein_graph *g, ein_dtype d)
+{
+    return ein_stack(g, 2, TENSORS(matrix(g, d, "a"), matrix(g, d, "b")), 0);
+}
+static ein_tensor make_pad(ein_graph *g, ein_dtype d)
+{
+    return ein_pad(g, matrix(g, d, "x"), (int64_t[]){0, 1}, (int64_t[]){0, 1}, 0);
+}
+static ein_tensor make_roll(ein_graph *g, ein_dtype d) { return ein_roll(g, matrix(g, d, "x"), 3, 1); }
+static ein_tensor make_flip(ein_graph *g, ein_dtype d) { return ein_flip(g, matrix(g, d, "x"), 1, (int[]){1}); }
+
 static const struct op {
     const char *name;
     ein_tensor (*make)(ein_graph *g, ein_dtype d);
@@ -157,6 +191,17 @@ static const struct op {
     {"slice", make_slice},
     {"concat", make_concat},
     {"state_append", make_append},
+    {"transpose", make_transpose},
+    {"squeeze", make_squeeze},
+    {"unsqueeze", make_unsqueeze},
+    {"flatten", make_flatten},
+    {"expand", make_expand},
+    {"slice_step", make_slice_step},
+    {"split", make_split},
+    {"stack", make_stack},
+    {"pad", make_pad},
+    {"roll", make_roll},
+    {"flip", make_flip},
 };
 
 static void print_merges(const node *n, text *out)

@@ -116,6 +116,16 @@ ein_status ein__check_types(graph *g, const char *call, int n, const value *oper
     return EIN_OK;
 }
 
+ein_status ein__check_same_type(graph *g, const char *call, int n, const value *operands)
+{
+    for (int i = 1; i < n; i++) {
+        ein_dtype a = g->values.items[operands[0]].dtype, b = g->values.items[operands[i]].dtype;
+        if (a != b)
+            REFUSE(EIN_DTYPE, "%s: operands 0 and %d are %s and %s", call, i, ein__dtype_name(a), ein__dtype_name(b));
+    }
+    return EIN_OK;
+}
+
 ein_dtype ein__promote(const graph *g, int n, const value *operands)
 {
     static const int rank[] = {[EIN_BOOL] = 0, [EIN_I8] = 1, [EIN_I32] = 2, [EIN_I64] = 3, [EIN_BF16] = 4,
@@ -272,7 +282,7 @@ void ein__term_window(const spec *s, index_map *m, int l, i64 step, int l2, i64 
         return;
     }
     if (l2 >= 0 && s->labels[l2].extent == 1) l2 = -1;
-    if (l2 < 0 && step == 1) {
+    if (l2 < 0 && (step == 1 || s->labels[l].extent < 2)) {
         ein__term_range(s, m, l, extent, offset);
         return;
     }

@@ -35,6 +35,7 @@ ein_status ein__check_scalar(graph *g, const char *call, ein_scalar s, int *out)
 /* Classes of element types, a bit set. */
 enum { TYPE_F32 = 1, TYPE_FLOAT = 3, TYPE_INT = 4, TYPE_BOOL = 8, TYPE_ANY = 15 };
 ein_status ein__check_types(graph *g, const char *call, int n, const value *operands, int classes);
+ein_status ein__check_same_type(graph *g, const char *call, int n, const value *operands);
 /* The operands' common type (include/ein/graph.h says how). */
 ein_dtype ein__promote(const graph *g, int n, const value *operands);
 ein_status ein__check_rank(graph *g, const char *call, const char *what, value v, int rank);
