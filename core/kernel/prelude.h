@@ -9,5 +9,6 @@ extern const char ein__prelude_host[];
 extern const char ein__prelude_access[];   /* LD, ST */
 extern const char ein__prelude_counting[]; /* LD, ST that tally (host) */
 extern const char ein__prelude_common[];
+extern const char ein__prelude_wide[]; /* other element types; after common */
 
 #endif

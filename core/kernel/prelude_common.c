@@ -87,8 +87,8 @@ const char ein__prelude_common[] =
     "FN_ float k_cos(float x_) { return circle_(k_abs(x_), 1u); }\n"
     "FN_ float add_(float a_, float b_) { return a_ + b_; }\n"
 
-    "BLOCK_FN_(block_sum_, add_)\n"
-    "BLOCK_FN_(block_max_, k_max)\n"
+    "BLOCK_FN_(float, block_sum_, add_)\n"
+    "BLOCK_FN_(float, block_max_, k_max)\n"
     /* A count of threads that is no power of two does not compile. */
     "#define TREE_ (THREADS + 0 * (int)sizeof(char[(THREADS & (THREADS - 1)) == 0 ? 1 : -1]))\n"
     "#define BLOCK_SUM(u_, v_) const float u_ = block_sum_(v_, TREE_)\n"

@@ -34,9 +34,10 @@ typedef struct expr {
 ein_status ein__expr_parse(arena *a, const char *source, const char *prefix_a, int count_a, const char *prefix_b,
                            int count_b, expr *out, error *e);
 /* Types: every argument has a compute type (EIN_F32, EIN_F64, EIN_I64; ein__dtype_compute), and an expression's
- * type follows: f64 wins over f32, f32 over i64. Constants and comparisons (1 or 0) are weak: whole ones take any
- * type, others make an integer f32. Quotients ("/") and functions of integers are f32; floordiv, mod, min, max,
- * abs, relu, sign and roundings keep integers. Integers wrap. types NULL: all f32. 0 for a weak expression. */
+ * type follows: f64 wins over f32, f32 over i64. Constants, comparisons (1 or 0) and what is made of them are weak:
+ * whole ones take any type, others make an integer f32. Quotients ("/") and functions of integers are f32; floordiv,
+ * mod, min, max, abs, relu, sign and roundings keep integers. Integers wrap. types NULL: all f32. 0 for a weak whole
+ * expression; another weak one is f64 if an argument is, else f32. */
 ein_dtype ein__expr_type(const expr *x, const ein_dtype *types);
 /* Append C text of the expression as a value of compute type `want`; args[i] is the text for argument i: a name,
  * a call or in parentheses. Constants are printed so that they read back to the same bits. */
@@ -44,10 +45,13 @@ void ein__expr_print(const expr *x, const char *const *args, const ein_dtype *ty
 /* One constant as the printer spells it: "0.5f", "(-1.0f)", "K_INF", "K_NAN"; f64 "0.5", "D_INF"; i64 "5ll"; an
  * infinity of i64 is its least or greatest number. */
 void ein__expr_print_number(double value, ein_dtype type, text *out);
-/* Evaluate in f64 / plain f32 / i64 (wrapping). */
-i64 ein__expr_eval_i64(const expr *x, const i64 *args);
+/* Evaluate in f64 / plain f32 / i64 (wrapping; what is not an integer as with `types` all i64). */
 double ein__expr_eval(const expr *x, const double *args);
 float ein__expr_eval_f32(const expr *x, const float *args);
+i64 ein__expr_eval_i64(const expr *x, const i64 *args);
+/* Evaluate as the printed text does: every node in its type, each f32 result rounded. */
+typedef union expr_value { double f; i64 i; } expr_value; /* f: of f32 and f64 */
+expr_value ein__expr_eval_typed(const expr *x, const expr_value *args, const ein_dtype *types, ein_dtype want);
 /* Bit set of the arguments that occur, modulo n (a combine's arguments are two tuples of n states). */
 uint32_t ein__expr_arguments(const expr *x, int n);
 /* Number of arithmetic nodes, for the cost model. */
