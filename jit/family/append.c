@@ -18,7 +18,7 @@ static ein_status emit(arena *a, const job *j, launch *out, error *e)
                         .n_places = j->box.len[t], .row_stride = j->in[1].stride[s],
                         .place_stride = j->out[0].stride[t]};
     nest n = {.what = "append", .n_labels = x->spec.n_labels, .box = j->box, .n_in = 1, .in = &j->in[1],
-              .out = &j->out[0], .last = &body, .everywhere = true, .shift = &rows};
+              .n_out = 1, .out = &j->out[0], .last = &body, .everywhere = true, .shift = &rows};
     (void)e;
     n.box.len[s] = n.box.len[t] = 1;
     return ein__nest_emit(a, &n, 1, out);

@@ -11,7 +11,7 @@
 typedef enum job_mode {
     JOB_FINAL,  /* write the results, merge finished inside the kernel */
     JOB_STATES, /* write the states of the merge; others hold the other partials */
-    JOB_STAGE,  /* OP_ROW cut along its two-step label: write statistic `stage` */
+    JOB_STAGE,  /* OP_ROW cut along its two-step labels: write the statistics of `stage` */
     JOB_APPLY   /* OP_ROW: operands, then all statistics finished -> result */
 } job_mode;
 
@@ -26,6 +26,7 @@ typedef struct view {
                                 box (relative to it) that this operand covers; else the whole box */
     int scalar;         /* run-time scalar that shifts the view, or -1 */
     i64 scalar_stride;  /* elements per unit of it */
+    bool index;         /* no memory: the value at a point is offset + the strides' sum (families make these) */
 } view;
 
 enum { MAX_OPERANDS = 32 };
@@ -36,7 +37,7 @@ typedef struct job {
     label_box box;
     int n_in, n_out;
     view in[MAX_OPERANDS + MAX_STATISTICS]; /* operands; JOB_STAGE and JOB_APPLY: then the statistics so far */
-    view out[MAX_STATES]; /* results (JOB_FINAL, JOB_APPLY), states (JOB_STATES), the statistic (JOB_STAGE) */
+    view out[MAX_STATES]; /* results (JOB_FINAL, JOB_APPLY), states (JOB_STATES), the stage's statistics (JOB_STAGE) */
     job_mode mode;
     int stage;
 } job;

@@ -10,16 +10,16 @@
 
 enum { SHORT = 32 };
 
-static const view *view_of(const nest *n, int v) { return v < n->n_in ? &n->in[v] : n->out; }
+static const view *view_of(const nest *n, int v) { return v < n->n_in ? &n->in[v] : &n->out[v - n->n_in]; }
 
 static i64 magnitude(i64 x) { return x < 0 ? -x : x; }
 
-/* The stride by which loops are ordered: the output's, or the largest of an operand. */
-static i64 order_stride(const loop_dim *d, int n_views)
+/* The stride by which loops are ordered: the first output's, or the largest of another view. */
+static i64 order_stride(const loop_dim *d, int n_in, int n_views)
 {
-    i64 most = magnitude(d->stride[n_views - 1]);
+    i64 most = magnitude(d->stride[n_in]);
     if (most != 0) return most;
-    for (int v = 0; v + 1 < n_views; v++)
+    for (int v = 0; v < n_views; v++)
         if (magnitude(d->stride[v]) > most) most = magnitude(d->stride[v]);
     return most;
 }
@@ -34,14 +34,14 @@ static bool joins(const loop_dim *major, const loop_dim *minor, int n_views)
 /* The loops of the parallel or of the aggregated labels, major first. */
 static int collect(const nest *n, bool aggregated, loop_dim *dims)
 {
-    int count = 0, kept = 0, n_views = n->n_in + 1;
+    int count = 0, kept = 0, n_views = n->n_in + n->n_out;
     for (int l = 0; l < n->n_labels; l++) {
         if ((n->aggregated >> l & 1) != aggregated || n->box.len[l] == 1) continue;
         loop_dim d = {.n = n->box.len[l]};
         for (int v = 0; v < n_views; v++) d.stride[v] = view_of(n, v)->stride[l];
         int at = count++;
-        for (; at > 0 && order_stride(&dims[at - 1], n_views) < order_stride(&d, n_views); at--)
-            dims[at] = dims[at - 1];
+        i64 stride = order_stride(&d, n->n_in, n_views);
+        for (; at > 0 && order_stride(&dims[at - 1], n->n_in, n_views) < stride; at--) dims[at] = dims[at - 1];
         dims[at] = d;
     }
     for (int i = 0; i < count; i++) {
@@ -61,13 +61,14 @@ static i64 product(const loop_dim *dims, int n)
     return p;
 }
 
-/* The input that touches most elements. */
+/* The input that touches most elements; without one in memory the first view, whatever it is. */
 static int largest_input(const nest *n)
 {
     int best = 0;
     double most = -1;
     for (int v = 0; v < n->n_in; v++) {
         double touched = 1;
+        if (n->in[v].index) continue;
         for (int l = 0; l < n->n_labels; l++)
             if (n->in[v].stride[l] != 0) touched *= (double)n->box.len[l];
         if (touched > most) best = v;
@@ -97,7 +98,7 @@ static int innermost(const loop_dim *dims, int n, int v)
 
 static bool lane_across(const nest *n, const loop_dim *outer, int n_outer, const loop_dim *inner, int n_inner)
 {
-    if (n_inner == 0) return false;
+    if (n_inner == 0 || n->across) return n->across;
     if (n_outer == 0) return true;
     int v = largest_input(n), i = innermost(inner, n_inner, v);
     if (inner[i].n < SHORT) return false;
@@ -113,13 +114,13 @@ static void take(loop_dim *dims, int *n, int i, loop_dim *out)
 
 void ein__loops_make(const nest *n, loop_set *out)
 {
-    *out = (loop_set){.n_views = n->n_in + 1, .lane = {.n = 1}};
+    *out = (loop_set){.n_views = n->n_in + n->n_out, .lane = {.n = 1}};
     out->n_outer = collect(n, false, out->outer);
     out->n_inner = collect(n, true, out->inner);
     out->across = lane_across(n, out->outer, out->n_outer, out->inner, out->n_inner);
-    if (out->across) {
+    if (out->across && out->n_inner > 0) {
         take(out->inner, &out->n_inner, innermost(out->inner, out->n_inner, largest_input(n)), &out->lane);
-    } else if (out->n_outer > 0) {
+    } else if (!out->across && out->n_outer > 0) {
         int i = out->n_outer - 1;
         if (out->outer[i].n < SHORT) i = longest(out->outer, out->n_outer);
         take(out->outer, &out->n_outer, i, &out->lane);

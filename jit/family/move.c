@@ -35,7 +35,7 @@ static ein_status emit(arena *a, const job *j, launch *out, error *e)
     NEW(a, views, 2 * j->n_in);
     for (int i = 0; i < j->n_in; i++) {
         nests[n] = (nest){.what = "move", .n_labels = j->node->spec.n_labels, .n_in = 1, .in = &views[2 * n],
-                          .out = &views[2 * n + 1], .last = &body, .everywhere = true};
+                          .n_out = 1, .out = &views[2 * n + 1], .last = &body, .everywhere = true};
         if (restrict_to(j, i, &nests[n], &views[2 * n], &views[2 * n + 1])) n++;
     }
     return ein__nest_emit(a, nests, n > 0 ? n : 1, out); /* none: the last, of no blocks */

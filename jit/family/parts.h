@@ -7,7 +7,7 @@
 #include "jit/family/family.h"
 
 extern const family ein__family_product, ein__family_map, ein__family_row, ein__family_attention,
-    ein__family_gather, ein__family_move, ein__family_append, ein__family_custom;
+    ein__family_gather, ein__family_move, ein__family_append, ein__family_select, ein__family_custom;
 
 /* ---- writer ------------------------------------------------------------------------------------------- */
 
@@ -45,11 +45,15 @@ int ein__threads_for(i64 n);
 i64 ein__blocks(i64 n, i64 size);
 bool ein__box_empty(const label_box *box, int n_labels, uint32_t except);
 
-/* ---- nests -------------------------------------------------------------------------------------------- */
+/* ---- loops -------------------------------------------------------------------------------------------- */
 
-enum { MAX_VIEWS = MAX_OPERANDS + MAX_STATISTICS + 1 };
+enum {
+    MAX_INPUTS = MAX_OPERANDS + MAX_INDICES + MAX_STATISTICS,
+    MAX_VIEWS = MAX_INPUTS + MAX_STATES,
+    MAX_ARGUMENTS = MAX_INPUTS + MAX_STATES /* of an expression */
+};
 
-/* One loop: extent, and the stride of every view, inputs first, then the output. */
+/* One loop: extent, and the stride of every view, inputs first, then the outputs. */
 typedef struct loop_dim { i64 n, stride[MAX_VIEWS]; } loop_dim;
 
 /* A label box as loops. Parallel ones but the lane are decoded from the block's number, aggregated ones are
@@ -59,14 +63,13 @@ typedef struct loop_set {
     int n_outer, n_inner;
     loop_dim outer[MAX_LABELS], inner[MAX_LABELS]; /* major first */
     loop_dim lane;
-    bool across; /* the lane is aggregated: a block makes one element */
+    bool across; /* the lane is aggregated: a block makes one element of every output */
 } loop_set;
 
-/* A statistic: combine(so far, body) over the aggregated labels. */
+/* The states of a merge: combine(so far, body) over the aggregated labels. */
 typedef struct statistic {
-    const expr *body;    /* of the inputs, then the earlier statistics */
-    const expr *combine; /* of two states */
-    double identity;
+    const merge *merge;
+    const expr *body; /* one a state; of the inputs, then the states of earlier statistics */
 } statistic;
 
 /* Rows that move to places known in the run: row s of the input goes to place scalar + first + s of the
@@ -77,25 +80,62 @@ typedef struct shift {
 } shift;
 
 /* What is computed over a box: statistics over its aggregated labels, then `last`, which is stored either at
- * every point (of the inputs, then the statistics) or once for each point of the parallel labels (of the
- * statistics alone; NULL: the only statistic itself). */
+ * every point (one output; of the inputs, then all states) or once for each point of the parallel labels (of the
+ * states alone; output i without one: state i). */
 typedef struct nest {
     const char *what; /* for the text's head comment */
     int n_labels;
     label_box box;        /* only lengths count */
     uint32_t aggregated;  /* labels */
-    int n_in;
-    const view *in;
-    const view *out;
+    bool across;          /* the lane has to be the aggregated label, of which there is one */
+    int n_in, n_out;
+    const view *in, *out;
     int n_statistics;
-    statistic statistics[MAX_STATISTICS];
-    const expr *last;
+    statistic statistics[MAX_STAGES];
+    const expr *last; /* one an output */
     bool everywhere;
     const shift *shift; /* or NULL; for a nest of one input */
 } nest;
 
 /* Loops of a nest: unit extents dropped, neighbours joined where every view allows, the lane chosen. */
 void ein__loops_make(const nest *n, loop_set *out);
+
+/* ---- outlines ----------------------------------------------------------------------------------------- */
+
+/* The part of a text that follows from the loops: parameters, a block's place, loops around phases. */
+typedef struct outline {
+    writer *w;
+    const nest *n;
+    loop_set loops;
+    short_text prefix;  /* of all names, where a text has several outlines */
+    int threads, items; /* elements of the lane per thread, where it is parallel */
+    int depth;          /* of indentation */
+    uint64_t used, raw; /* inputs that are read; those whose values are as in memory, not in the compute type */
+} outline;
+
+#define LINE(f, ...) (ein__outline_indent(f), ein__text_add(&(f)->w->body, __VA_ARGS__))
+void ein__outline_indent(const outline *f);
+
+void ein__outline_begin(outline *f, writer *w, const nest *n, uint64_t used, const char *prefix);
+void ein__outline_parameters(outline *f);
+i64 ein__outline_blocks(const outline *f);
+/* From the block's number to indices of the outer loops, and for every view the place x0_b. */
+void ein__outline_decode(outline *f, const char *block);
+/* Open the loops over the lane and, if `inner`, over the aggregated labels, up to the phase. There the uniform
+ * ones of the inputs in `set` are values v0, v1, ... and the views' places are x0_at, those of outputs if `stored`. */
+void ein__outline_points(outline *f, uint64_t set, bool inner, bool stored);
+/* x0_at alone. */
+void ein__outline_place(outline *f, int v, bool inner);
+/* The phase, with the values of the set's other inputs. */
+void ein__outline_phase(outline *f, uint64_t set);
+void ein__outline_close(outline *f, int braces);
+/* Element `at` ("tid") along the lane from the view's place "at" or "b": "x0_at + tid * x0_l". */
+short_text ein__outline_element(const outline *f, int v, const char *place, const char *at);
+/* "x0", "y1": views are numbered inputs first. */
+short_text ein__outline_name(const outline *f, int v);
+
+/* A job's operands, the indices that its node reads, and the statistics that it is given. */
+ein_status ein__job_inputs(arena *a, const job *j, const view **in, int *n_in);
 /* One kernel for one nest, or for several that have no statistics (their blocks one after the other). */
 ein_status ein__nest_emit(arena *a, const nest *nests, int n, launch *out);
 

@@ -1,28 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows: statistics along the two-step labels, then an expression of the operands and the statistics at every
- * point: softmax, RMSNorm. Whole, a block keeps to one row and reads it once for each statistic and once
+ * point: softmax, RMSNorm, layer norm. Whole, a block keeps to one row and reads it once for each stage and once
  * more; rows are short enough to stay in the cache between. Cut along the row, it runs as one kernel for each
- * statistic and one that applies them. */
+ * stage and one that applies the statistics. */
 #include "jit/family/parts.h"
 
 static bool applicable(const job *j)
 {
-    return j->node->kind == OP_ROW && j->mode != JOB_STATES && j->n_out == 1;
+    const node *x = j->node;
+    if (x->kind != OP_ROW || j->mode == JOB_STATES || ein__node_statistics(x, x->n_stages) > MAX_STATISTICS) return false;
+    return j->n_out == (j->mode == JOB_STAGE ? x->stages[j->stage].merge->n_states : 1);
 }
 
-static statistic make(const row_stage *s)
-{
-    return (statistic){&s->body[0], &s->merge->combine[0], s->merge->identity[0]};
-}
+static statistic make(const row_stage *s) { return (statistic){s->merge, s->body}; }
 
 static ein_status emit(arena *a, const job *j, launch *out, error *e)
 {
     const node *x = j->node;
-    int given = j->mode == JOB_STAGE ? j->stage : j->mode == JOB_APPLY ? x->n_stages : 0;
     nest n = {.what = "row", .n_labels = x->spec.n_labels, .box = j->box, .aggregated = x->spec.two_step,
-              .n_in = x->spec.n_operands + given, .in = j->in, .out = &j->out[0], .last = &x->body[0],
-              .everywhere = true};
+              .n_out = j->n_out, .out = j->out, .last = x->body, .everywhere = true};
     (void)e;
+    TRY(ein__job_inputs(a, j, &n.in, &n.n_in));
     if (j->mode == JOB_FINAL) {
         n.n_statistics = x->n_stages;
         for (int k = 0; k < x->n_stages; k++) n.statistics[k] = make(&x->stages[k]);

@@ -151,7 +151,7 @@ static void own_merge(void **state)
     (void)state;
     for (int axes = 0; axes < 3; axes++) {
         rig r;
-        merge m = {.name = "product", .n_states = 1, .identity = {1}, .n_results = 1};
+        merge m = {.name = "product", .n_states = 1, .compute = {EIN_F32}, .wire = {EIN_F32}, .identity = {1}, .n_results = 1};
         rig_begin(&r, OP_MAP, 2, N(50, 300), NULL);
         rig_in(&r, N(300, 1), 0);
         rig_out(&r, axes == 0 ? N(1, 0) : axes == 1 ? N(0, 1) : N(0, 0), 0);
