@@ -4,6 +4,7 @@
 #define JIT_CONTEXT_H
 
 #include "core/plan/plan.h"
+#include "core/weights/checkpoint.h"
 #include "ein.h"
 #include "jit/cache/cache.h"
 #include "jit/target/target.h"
@@ -34,10 +35,17 @@ typedef struct placed_tensor {
 
 typedef struct tensor_list { int n, room; placed_tensor **items; } tensor_list;
 
+/* Mapped files that a store's tensors are in. */
+typedef struct weight_files {
+    arena arena;
+    checkpoint checkpoint;
+} weight_files;
+
 struct ein_weights {
     ein_context *context;
     arena arena;
     tensor_list tensors;
+    struct { int n, room; weight_files *items; } files;
 };
 
 struct ein_state {
@@ -85,6 +93,9 @@ ein_status ein__tensor_place(ein_context *c, arena *a, placed_tensor *t, const r
 void ein__tensor_release(ein_context *c, placed_tensor *t);
 /* Name of member `m` of canonical leaf `l`. */
 const char *ein__leaf_name(const ein_program *p, const leaf *l, int m);
+
+/* weights_open.c */
+void ein__weight_files_close(weight_files *f);
 
 /* bind.c: the weights and constants of a program. check: every parameter is there, as the graph has it. */
 ein_status ein__weights_check(const ein_program *p, const ein_weights *w, error *e);

@@ -110,6 +110,7 @@ void ein_weights_free(ein_weights *w)
 {
     if (w == NULL) return;
     for (int i = 0; i < w->tensors.n; i++) ein__tensor_release(w->context, w->tensors.items[i]);
+    for (int i = 0; i < w->files.n; i++) ein__weight_files_close(&w->files.items[i]);
     ein__arena_free(&w->arena);
     ein__free(w);
 }

@@ -10,18 +10,21 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "core/base/alloc.h"
 
+enum { SHOWN = 137 }; /* of a path in a message: of a long one the end, where the file's name is */
+
 static ein_status io_failure(error *e, const char *what, const char *path)
 {
     int why = errno;
     char reason[96];
     if (strerror_r(why, reason, sizeof reason) != 0) snprintf(reason, sizeof reason, "error %d", why);
-    ein__fail(e, EIN_IO, "cannot %s \"%.140s\": %s", what, path, reason);
+    ein__fail(e, EIN_IO, "cannot %s \"%s\": %s", what, ein__excerpt_last(path, SHOWN).s, reason);
     errno = why;
     return EIN_IO;
 }
@@ -51,20 +54,30 @@ static ssize_t read_some(int fd, void *bytes, size_t n)
     return got;
 }
 
+/* O_NONBLOCK: a pipe must be refused, not waited for. */
+static int open_to_read(const char *path, bool follow)
+{
+    return open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (follow ? 0 : O_NOFOLLOW));
+}
+
+static ein_status stat_regular(int fd, const char *path, struct stat *s, error *e)
+{
+    if (fstat(fd, s) != 0) return io_failure(e, "read", path);
+    if (S_ISREG(s->st_mode)) return EIN_OK;
+    errno = S_ISDIR(s->st_mode) ? EISDIR : EINVAL;
+    return ein__fail(e, EIN_IO, "cannot read \"%s\": not a regular file", ein__excerpt_last(path, SHOWN).s);
+}
+
 static ein_status read_open(int fd, const char *path, size_t limit, text *out, error *e)
 {
     char chunk[16384];
     struct stat s;
     size_t start = out->n;
-    if (fstat(fd, &s) != 0) return io_failure(e, "read", path);
-    if (!S_ISREG(s.st_mode)) {
-        errno = S_ISDIR(s.st_mode) ? EISDIR : EINVAL;
-        return ein__fail(e, EIN_IO, "cannot read \"%.140s\": not a regular file", path);
-    }
+    TRY(stat_regular(fd, path, &s, e));
     for (ssize_t n = 1; n > 0;) { /* to the end, not to st_size: it is 0 in /proc */
         if ((uintmax_t)s.st_size > limit || out->n - start > limit) {
             errno = EFBIG;
-            return ein__fail(e, EIN_IO, "cannot read \"%.140s\": more than %zu bytes", path, limit);
+            return ein__fail(e, EIN_IO, "cannot read \"%s\": more than %zu bytes", ein__excerpt_last(path, SHOWN).s, limit);
         }
         n = read_some(fd, chunk, sizeof chunk);
         if (n < 0) return io_failure(e, "read", path);
@@ -76,8 +89,7 @@ static ein_status read_open(int fd, const char *path, size_t limit, text *out, e
 ein_status ein__file_read(const char *path, size_t limit, bool follow, text *out, error *e)
 {
     size_t before = out->n;
-    /* O_NONBLOCK: a pipe must be refused, not waited for. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (follow ? 0 : O_NOFOLLOW));
+    int fd = open_to_read(path, follow);
     if (fd < 0) return io_failure(e, "open", path);
     ein_status status = read_open(fd, path, limit, out, e);
     close_quietly(fd);
@@ -86,6 +98,28 @@ ein_status ein__file_read(const char *path, size_t limit, bool follow, text *out
         out->bytes[before] = 0;
     }
     return status;
+}
+
+ein_status ein__file_map(const char *path, file_map *out, error *e)
+{
+    struct stat s;
+    *out = (file_map){NULL, 0};
+    int fd = open_to_read(path, true);
+    if (fd < 0) return io_failure(e, "open", path);
+    ein_status status = stat_regular(fd, path, &s, e);
+    if (status == EIN_OK && s.st_size > 0) {
+        void *p = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED) status = io_failure(e, "map", path);
+        else *out = (file_map){p, (size_t)s.st_size};
+    }
+    close_quietly(fd);
+    return status;
+}
+
+void ein__file_unmap(file_map *m)
+{
+    if (m->bytes != NULL) munmap((void *)(uintptr_t)m->bytes, m->n);
+    *m = (file_map){NULL, 0};
 }
 
 bool ein__file_read_exact(int fd, void *bytes, size_t n)
@@ -128,16 +162,18 @@ ein_status ein__file_write(int fd, const char *path, const void *bytes, size_t n
     return EIN_OK;
 }
 
-static ein_status fill_and_rename(const char *path, text *dir, text *temp, const void *bytes, size_t n,
+static ein_status fill_and_rename(const char *path, text *dir, text *temp, const file_piece *pieces, int n,
                                   int mode, error *e)
 {
+    ein_status status = EIN_OK;
     int fd;
     const char *slash = strrchr(path, '/');
     if (slash == NULL) ein__text_add(dir, ".");
     else ein__text_add(dir, "%.*s", (int)(slash - path) + (slash == path), path);
     TRY(ein__text_status(dir));
     TRY(ein__file_temp(dir->bytes, ".tmp", mode, temp, &fd, e));
-    ein_status status = ein__file_write(fd, temp->bytes, bytes, n, e);
+    for (int i = 0; i < n && status == EIN_OK; i++)
+        status = ein__file_write(fd, temp->bytes, pieces[i].bytes, pieces[i].n, e);
     if (status != EIN_OK) close_quietly(fd);
     else if (close(fd) != 0) status = io_failure(e, "write", temp->bytes);
     if (status == EIN_OK && rename(temp->bytes, path) != 0) status = io_failure(e, "write", path);
@@ -145,15 +181,20 @@ static ein_status fill_and_rename(const char *path, text *dir, text *temp, const
     return status;
 }
 
-ein_status ein__file_publish(const char *path, const void *bytes, size_t n, int mode, error *e)
+ein_status ein__file_publish_pieces(const char *path, const file_piece *pieces, int n, int mode, error *e)
 {
     text dir = {0}, temp = {0};
-    ein_status status = fill_and_rename(path, &dir, &temp, bytes, n, mode, e);
+    ein_status status = fill_and_rename(path, &dir, &temp, pieces, n, mode, e);
     int why = errno;
     ein__text_free(&dir);
     ein__text_free(&temp);
     errno = why;
     return status;
+}
+
+ein_status ein__file_publish(const char *path, const void *bytes, size_t n, int mode, error *e)
+{
+    return ein__file_publish_pieces(path, &(file_piece){bytes, n}, 1, mode, e);
 }
 
 static bool is_dir(const char *path)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole files: read in one piece, published in one piece. A failure is EIN_IO, its line names the path and
- * the system's reason, and errno still holds it. */
+/* Whole files: read or mapped in one piece, published in one piece. A failure is EIN_IO, its line names the path
+ * (of a long one, the end) and the system's reason, and errno still holds it. */
 #ifndef CORE_BASE_FILE_H
 #define CORE_BASE_FILE_H
 
@@ -11,6 +11,12 @@
  * a symbolic link is refused. */
 ein_status ein__file_read(const char *path, size_t limit, bool follow, text *out, error *e);
 
+/* A regular file's bytes, read-only, until it is unmapped. Whoever makes the file shorter meanwhile ends this process:
+ * a byte that is no longer there is a SIGBUS. */
+typedef struct file_map { const char *bytes; size_t n; } file_map; /* {NULL, 0} is mapped nowhere, and an empty file */
+ein_status ein__file_map(const char *path, file_map *out, error *e);
+void ein__file_unmap(file_map *m);
+
 /* Exactly n bytes from an open file. */
 bool ein__file_read_exact(int fd, void *bytes, size_t n);
 
@@ -19,8 +25,10 @@ bool ein__file_read_exact(int fd, void *bytes, size_t n);
 ein_status ein__file_temp(const char *dir, const char *suffix, int mode, text *path, int *fd, error *e);
 ein_status ein__file_write(int fd, const char *path, const void *bytes, size_t n, error *e);
 
-/* Write beside `path` and rename over it: a reader sees the old file, the new one, or none. `mode` is the new
- * file's, less the umask. Nothing is left behind on failure. */
+/* Write the pieces, one after the other, beside `path` and rename over it: a reader sees the old file, the new one,
+ * or none. `mode` is the new file's, less the umask. Nothing is left behind on failure. */
+typedef struct file_piece { const void *bytes; size_t n; } file_piece;
+ein_status ein__file_publish_pieces(const char *path, const file_piece *pieces, int n, int mode, error *e);
 ein_status ein__file_publish(const char *path, const void *bytes, size_t n, int mode, error *e);
 
 /* A directory and its missing parents, each 0700. */

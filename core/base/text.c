@@ -54,6 +54,37 @@ const char *ein__text_get(const text *t) { return t->bytes != NULL ? t->bytes : 
 
 ein_status ein__text_status(const text *t) { return t->failed ? EIN_NO_MEMORY : EIN_OK; }
 
+enum { EXCERPT = 140 };
+
+static bool inside_character(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
+
+static excerpt cut(const char *before, const char *word, size_t n, const char *after)
+{
+    excerpt x;
+    snprintf(x.s, sizeof x.s, "%s%.*s%s", before, (int)n, word, after);
+    for (char *c = x.s; *c != 0; c++)
+        if ((unsigned char)*c < 32 || *c == 127) *c = '?';
+    return x;
+}
+
+excerpt ein__excerpt_first(const char *word, size_t most)
+{
+    size_t n = strlen(word);
+    if (most > EXCERPT) most = EXCERPT;
+    if (n <= most) return cut("", word, n, "");
+    for (int i = 0; i < 3 && most > 0 && inside_character(word[most]); i++) most--;
+    return cut("", word, most, "...");
+}
+
+excerpt ein__excerpt_last(const char *word, size_t most)
+{
+    size_t n = strlen(word);
+    if (most > EXCERPT) most = EXCERPT;
+    if (n <= most) return cut("", word, n, "");
+    for (int i = 0; i < 3 && most > 0 && inside_character(word[n - most]); i++) most--;
+    return cut("...", word + n - most, most, "");
+}
+
 static void little_endian(unsigned char *out, uint64_t v, int n)
 {
     for (int i = 0; i < n; i++) out[i] = (unsigned char)(v >> (8 * i));

@@ -13,6 +13,7 @@ core/graph     include core/base core/tensor
 core/kernel    include core/base core/tensor
 core/plan      include core/base core/tensor core/graph core/kernel
 core/reference include core/base core/tensor core/graph
+core/weights   include core/base core/tensor
 optimizer      include core
 exchange       include core
 jit            include core optimizer exchange

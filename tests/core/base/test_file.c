@@ -179,6 +179,65 @@ static void temporary_names_differ(void **state)
     for (int i = 0; i < 50; i++) ein__text_free(&paths[i]);
 }
 
+static void maps(void **state)
+{
+    static char bytes[100000];
+    file_map m = {bytes, 1};
+    error e = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (char)(i * 7 + i / 251);
+    assert_int_equal(ein__file_publish(in_root("mapped"), bytes, sizeof bytes, 0400, NULL), EIN_OK);
+    assert_int_equal(ein__file_map(in_root("mapped"), &m, NULL), EIN_OK);
+    assert_int_equal(m.n, sizeof bytes);
+    assert_int_equal(unlink(in_root("mapped")), 0); /* the bytes stay */
+    assert_memory_equal(m.bytes, bytes, sizeof bytes);
+    ein__file_unmap(&m);
+    assert_true(m.bytes == NULL && m.n == 0);
+    ein__file_unmap(&m);
+    assert_int_equal(ein__file_publish(in_root("mapped"), "", 0, 0600, NULL), EIN_OK);
+    assert_int_equal(ein__file_map(in_root("mapped"), &m, NULL), EIN_OK);
+    assert_true(m.bytes == NULL && m.n == 0);
+    assert_int_equal(ein__file_map(in_root("none"), &m, &e), EIN_IO);
+    assert_int_equal(errno, ENOENT);
+    assert_non_null(strstr(e.line, "cannot open"));
+    assert_int_equal(ein__file_map(root, &m, &e), EIN_IO);
+    assert_int_equal(errno, EISDIR);
+    assert_non_null(strstr(e.line, "not a regular file"));
+    assert_int_equal(ein__file_map("/dev/null", &m, &e), EIN_IO);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(ein__file_map(in_root("pipe"), &m, &e), EIN_IO); /* and does not wait */
+    assert_true(m.bytes == NULL && m.n == 0);
+}
+
+static void publishes_pieces(void **state)
+{
+    text t = {0};
+    (void)state;
+    assert_int_equal(ein__file_publish_pieces(in_root("pieces"), (file_piece[]){{"ab", 2}, {NULL, 0}, {"c", 1}}, 3, 0600, NULL),
+                     EIN_OK);
+    assert_int_equal(ein__file_read(in_root("pieces"), 9, true, &t, NULL), EIN_OK);
+    assert_string_equal(ein__text_get(&t), "abc");
+    ein__text_free(&t);
+    assert_int_equal(ein__file_publish_pieces(in_root("pieces"), NULL, 0, 0600, NULL), EIN_OK);
+    assert_int_equal(ein__file_read(in_root("pieces"), 9, true, &t, NULL), EIN_OK);
+    assert_int_equal(t.n, 0);
+    ein__text_free(&t);
+}
+
+/* Of a long path the end is said: the file's name. */
+static void long_paths_are_cut_in_front(void **state)
+{
+    char path[400];
+    error e = {0};
+    text t = {0};
+    (void)state;
+    memset(path, '/', sizeof path);
+    strcpy(path + 300, "not-there.x");
+    assert_int_equal(ein__file_read(path, 9, true, &t, &e), EIN_IO);
+    assert_memory_equal(e.line, "cannot open \"...///", 19);
+    assert_non_null(strstr(e.line, "/not-there.x\": No such file"));
+}
+
 static void fill(char *bytes, char c) { memset(bytes, c, 50000); }
 
 /* While two processes publish, a reader sees one or the other, whole. */
@@ -241,6 +300,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(publishes_and_reads), cmocka_unit_test(limits_size),
         cmocka_unit_test(refuses_what_is_no_file), cmocka_unit_test(leaves_nothing_behind),
+        cmocka_unit_test(maps), cmocka_unit_test(publishes_pieces), cmocka_unit_test(long_paths_are_cut_in_front),
         cmocka_unit_test(makes_directories), cmocka_unit_test(temporary_names_differ),
         cmocka_unit_test(readers_see_whole_files), cmocka_unit_test(out_of_memory)};
     return cmocka_run_group_tests(tests, make_root, remove_root);

@@ -90,10 +90,36 @@ static void keys_are_injective(void **state)
     for (int i = 0; i < N; i++) ein__text_free(&keys[i]);
 }
 
+static void excerpts(void **state)
+{
+    char longest[400];
+    (void)state;
+    assert_string_equal(ein__excerpt_first("a word", 6).s, "a word");
+    assert_string_equal(ein__excerpt_first("a word", 5).s, "a wor...");
+    assert_string_equal(ein__excerpt_last("a word", 6).s, "a word");
+    assert_string_equal(ein__excerpt_last("a word", 5).s, "... word");
+    assert_string_equal(ein__excerpt_first("", 0).s, "");
+    assert_string_equal(ein__excerpt_first("x", 0).s, "...");
+    assert_string_equal(ein__excerpt_last("x", 0).s, "...");
+    assert_string_equal(ein__excerpt_first("a\n\x1b\x7f\xc3\xa9", 9).s, "a???\xc3\xa9");
+    /* No half characters. */
+    assert_string_equal(ein__excerpt_first("a\xe2\x82\xacz", 3).s, "a...");
+    assert_string_equal(ein__excerpt_first("a\xe2\x82\xacz", 4).s, "a\xe2\x82\xac...");
+    assert_string_equal(ein__excerpt_last("a\xe2\x82\xacz", 3).s, "...z");
+    assert_string_equal(ein__excerpt_last("a\xe2\x82\xacz", 4).s, "...\xe2\x82\xacz");
+    memset(longest, 'l', sizeof longest - 1);
+    longest[399] = 0;
+    assert_int_equal(strlen(ein__excerpt_first(longest, 300).s), 143);
+    assert_int_equal(strlen(ein__excerpt_last(longest, 300).s), 143);
+    memset(longest, 0x80, sizeof longest - 1);
+    assert_int_equal(strlen(ein__excerpt_first(longest, 2).s), 3);
+    assert_int_equal(strlen(ein__excerpt_last(longest, 300).s), 140);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(appends), cmocka_unit_test(grows), cmocka_unit_test(failure_sticks),
-        cmocka_unit_test(key_bytes_are_fixed), cmocka_unit_test(keys_are_injective)};
+        cmocka_unit_test(key_bytes_are_fixed), cmocka_unit_test(keys_are_injective), cmocka_unit_test(excerpts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
