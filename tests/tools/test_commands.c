@@ -249,7 +249,8 @@ static void test_check_sees_errors(void **state)
         if (w.graph->g.leaves.items[i].kind == LEAF_INPUT) a = w.leaves[i];
         if (w.graph->g.leaves.items[i].kind == LEAF_PARAMETER) b = w.leaves[i];
     }
-    float c[64], *outputs[] = {c};
+    float c[64];
+    void *outputs[] = {c};
     for (int i = 0; i < 64; i++) {
         double sum = 0;
         for (int k = 0; k < 8; k++) sum += (double)a[i / 8 * 8 + k] * b[k * 8 + i % 8];
