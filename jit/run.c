@@ -251,12 +251,12 @@ static ein_status ids_fit(ein_run *r)
     const graph *g = &r->p->graph;
     for (int i = 0; i < g->nodes.n; i++) {
         const node *n = &g->nodes.items[i];
-        if (n->kind != OP_GATHER) continue;
-        value v = ein__value_source(g, n->operands[0]);
+        if (n->id_operand < 0) continue;
+        value v = ein__value_source(g, n->operands[n->id_operand]);
         const value_info *info = &g->values.items[v];
         if (info->kind != VALUE_LEAF || g->leaves.items[info->owner].kind != LEAF_INPUT) continue;
         const void *ids = r->inputs[info->owner];
-        i64 rows = n->spec.labels[GATHER_V].extent;
+        i64 rows = n->spec.labels[n->id_label].extent;
         for (i64 k = 0; k < ein__value_numel(g, v); k++) {
             i64 id = info->dtype == EIN_I32 ? ((const int32_t *)ids)[k] : ((const i64 *)ids)[k];
             if (id < 0 || id >= rows)

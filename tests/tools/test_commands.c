@@ -197,7 +197,7 @@ static void test_ops(void **state)
         if (strcmp(op, "softmax") == 0) found += strcmp(string(row, "merges"), "max, sum") == 0;
         if (strcmp(op, "embedding") == 0) found += strcmp(string(row, "dtypes"), "i32 i64") == 0;
     }
-    assert_int_equal(i, 36);
+    assert_int_equal(i, 44);
     assert_int_equal(found, 4);
     json_decref(rows);
 }
