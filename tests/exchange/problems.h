@@ -15,14 +15,15 @@
 #include "core/base/alloc.h"
 #include "exchange/exchange.h"
 
-/* MEMORY: floats of a device; the last of the memories is HOST's. */
-enum { MEMORY = 1 << 17, MEMORIES = MAX_DEVICES + 1, MAX_KEPT = 4096 };
+/* MEMORY: bytes of a device; the last of the memories is HOST's. */
+enum { MEMORY = 1 << 20, MEMORIES = MAX_DEVICES + 1, MAX_KEPT = 4096 };
 
 typedef struct problem {
     arena a;
     exchange_problem p;
     relation states[MAX_STATES], to;
     uint64_t seed;
+    bool typed; /* of any element types; else f32 */
 } problem;
 
 static inline uint64_t random_bits(problem *q)
@@ -115,6 +116,52 @@ static inline void lacking_state(problem *q, const relation *whole, uint32_t lac
     out->devices = where;
 }
 
+/* ---- merges ------------------------------------------------------------------------------------------- */
+
+static inline void take_merge(problem *q, merge_kind kind, double scale, ein_dtype dtype)
+{
+    merge *m;
+    assert_int_equal(ein__merge_make_typed(&q->a, kind, scale, dtype, &m), EIN_OK);
+    q->p.merge = m;
+    q->p.n_states = m->n_states;
+    q->p.dtype = dtype;
+}
+
+/* A merge of values of any type that it is good for; sometimes its narrow partials travel in f32, and sometimes the
+ * result is of another type. */
+static inline void random_typed_merge(problem *q, int kind)
+{
+    static const merge_kind sums[] = {MERGE_SUM, MERGE_MAX, MERGE_MIN}, exps[] = {MERGE_SOFTMAX, MERGE_LOGSUMEXP, MERGE_WELFORD};
+    static const ein_dtype floats[] = {EIN_F32, EIN_F64, EIN_BF16, EIN_F16}, all[] = {EIN_F32, EIN_F64, EIN_BF16, EIN_F16,
+                                       EIN_I8, EIN_I32, EIN_I64, EIN_BOOL}, indices[] = {EIN_I32, EIN_I64};
+    exchange_problem *p = &q->p;
+    if (kind == 1) {
+        take_merge(q, sums[pick_int(q, 0, 2)], 1, all[pick_int(q, 0, 6)]);
+    } else if (kind == 2) {
+        take_merge(q, MERGE_MAX, 1, EIN_BOOL);
+    } else if (kind == 3) {
+        take_merge(q, pick_int(q, 0, 1) == 0 ? MERGE_ARGMAX : MERGE_ARGMIN, 1, all[pick_int(q, 0, 7)]);
+        p->dtype = indices[pick_int(q, 0, 1)];
+    } else {
+        take_merge(q, exps[pick_int(q, 0, 2)], 1, floats[pick_int(q, 0, 3)]);
+        p->result = pick_int(q, 0, p->merge->n_results - 1);
+    }
+    merge *m = (merge *)(uintptr_t)p->merge; /* made just now */
+    for (int s = 0; s < m->n_states && pick_int(q, 0, 2) == 0; s++)
+        if (m->wire[s] == EIN_BF16 || m->wire[s] == EIN_F16) m->wire[s] = EIN_F32;
+    if (ein__dtype_is_float(p->dtype) && pick_int(q, 0, 3) == 0) p->dtype = floats[pick_int(q, 0, 3)];
+}
+
+static inline void random_merge(problem *q, int kind)
+{
+    static const merge_kind kinds[] = {MERGE_SUM, MERGE_MAX, MERGE_SOFTMAX, MERGE_SOFTMAX};
+    static const ein_dtype all[] = {EIN_F32, EIN_F64, EIN_BF16, EIN_F16, EIN_I8, EIN_I32, EIN_I64, EIN_BOOL};
+    q->p.n_states = 1;
+    q->p.dtype = q->typed && kind == 0 ? all[pick_int(q, 0, 7)] : EIN_F32;
+    if (kind > 0 && q->typed) random_typed_merge(q, kind);
+    else if (kind > 0) take_merge(q, kinds[kind - 1], kind == 1 ? 0.25 : 1, EIN_F32);
+}
+
 static inline void random_states(problem *q, const int *factors, int n, bool host)
 {
     exchange_problem *p = &q->p;
@@ -128,15 +175,8 @@ static inline void random_states(problem *q, const int *factors, int n, bool hos
         for (int b = 0; b < whole.n_blocks; b++) where[b] = DEV(HOST);
         whole.devices = where;
     }
-    p->n_states = 1;
-    if (kind > 0) {
-        merge *m;
-        merge_kind kinds[] = {MERGE_SUM, MERGE_MAX, MERGE_SOFTMAX, MERGE_SOFTMAX};
-        assert_int_equal(ein__merge_make(&q->a, kinds[kind - 1], kind == 1 ? 0.25 : 1, &m), EIN_OK);
-        p->merge = m;
-        p->n_states = m->n_states;
-    }
-    p->used = ein__merge_used(p->merge, 0, whole.n_partials > 1);
+    random_merge(q, kind);
+    p->used = ein__merge_used(p->merge, p->result, whole.n_partials > 1);
     uint32_t lacks = (uint32_t)pick_int(q, 0, 1) << (whole.n_axes - 1) | (uint32_t)pick_int(q, 0, 1);
     for (int s = 0; s < p->n_states; s++) {
         lacking_state(q, &whole, s + 1 < p->n_states ? lacks : 0, &q->states[s]);
@@ -145,11 +185,10 @@ static inline void random_states(problem *q, const int *factors, int n, bool hos
     }
 }
 
-/* Small enough for the naive definitions below. `wide`: rows of more than one piece, fewer cases of the
- * rest. */
-static inline void random_problem(problem *q, uint64_t seed, bool wide)
+static inline void draw_problem(problem *q, uint64_t seed, bool wide, bool typed)
 {
     memset(q, 0, sizeof *q);
+    q->typed = typed;
     q->seed = seed * 0x9e3779b97f4a7c15u + 1;
     for (int i = 0; i < 4; i++) random_bits(q);
     exchange_problem *p = &q->p;
@@ -157,7 +196,6 @@ static inline void random_problem(problem *q, uint64_t seed, bool wide)
     for (int i = 0; i < n; i++) factors[i] = pick_int(q, 1, 6);
     if (wide) factors[n - 1] = pick_int(q, 3, 40) * (n == 1 ? 100 : 4);
     p->n_devices = pick_int(q, 1, 9);
-    p->dtype = EIN_F32;
     random_states(q, factors, n, pick_int(q, 0, 7) == 0);
     group_axes(q, factors, n, true, &q->to);
     devset *where = place_blocks(q, q->to.n_blocks, p->n_devices, 0, 4);
@@ -167,6 +205,10 @@ static inline void random_problem(problem *q, uint64_t seed, bool wide)
     assert_int_equal(ein__relation_canonical(&q->a, &q->to), EIN_OK);
     p->to = &q->to;
 }
+
+/* Small enough for the naive definitions below. `wide`: rows of more than one piece, fewer cases of the
+ * rest. */
+static inline void random_problem(problem *q, uint64_t seed, bool wide) { draw_problem(q, seed, wide, false); }
 
 /* ---- meaning ------------------------------------------------------------------------------------------ */
 
@@ -198,38 +240,93 @@ static inline i64 project(const relation *r, i64 g)
     return kept;
 }
 
+/* Integers are few, so that an argmax has ties; sums and products of all of them fit their types. Floats are exact in
+ * every type. */
+static inline double value_of(ein_dtype d, uint64_t h)
+{
+    if (d == EIN_BOOL) return (double)(h >> 33 & 1);
+    return ein__dtype_is_float(d) ? (double)((h >> 33) % 64) / 8 - 3 : (double)((h >> 33) % 24) - 8;
+}
+
 /* What partial j of state s is at element g of the whole. */
-static inline float value_at(const exchange_problem *p, int s, int j, i64 g)
+static inline double value_at(const exchange_problem *p, int s, int j, i64 g)
 {
     uint64_t h = (uint64_t)(project(p->states[s], g) * 8 + j) * 4 + (uint64_t)s;
     h = (h + 1) * 0x9e3779b97f4a7c15u;
-    float v = (float)((h >> 33) % 64) / 8.0f - 3.0f;
-    return p->n_states == 3 && s == 1 ? v + 3.5f : v;
+    double v = value_of(ein__exchange_stored(p, s), h);
+    bool positive = p->merge != NULL && p->n_states > 1 && ein__dtype_is_float(p->merge->wire[s]) &&
+                    (s == 1 || strcmp(p->merge->name, "welford") == 0);
+    return positive ? v + 3.5 : v;
 }
 
-static inline float expected(const exchange_problem *p, i64 g)
+/* In the type that it is computed in, each step rounded once. */
+static inline double evaluate(const expr *x, const double *args, int n, ein_dtype type)
 {
-    float a[2 * MAX_STATES] = {0}, c[MAX_STATES] = {0};
-    int first = __builtin_ctz(p->used);
-    if (p->merge == NULL) return value_at(p, 0, 0, g);
-    for (int j = 0; j < p->states[first]->n_partials; j++) {
+    float narrow[2 * MAX_STATES];
+    if (type != EIN_F32) return ein__expr_eval(x, args);
+    for (int i = 0; i < n; i++) narrow[i] = (float)args[i];
+    return (double)ein__expr_eval_f32(x, narrow);
+}
+
+static inline double rounded(ein_dtype d, double x)
+{
+    char bytes[8];
+    ein__dtype_write(d, x, bytes);
+    return ein__dtype_read(d, bytes);
+}
+
+/* The value that partials give; partial(user, s, j) is partial j of state s. */
+static inline double merge_partials(const exchange_problem *p, int n_partials, double (*partial)(void *user, int s, int j),
+                                    void *user)
+{
+    double a[2 * MAX_STATES] = {0}, c[MAX_STATES] = {0};
+    if (p->merge == NULL) return partial(user, 0, 0);
+    for (int j = 0; j < n_partials; j++) {
         for (int s = 0; s < p->n_states; s++)
-            if ((p->used >> s & 1) != 0) a[p->n_states + s] = c[s] = value_at(p, s, j, g);
+            if ((p->used >> s & 1) != 0) a[p->n_states + s] = c[s] = partial(user, s, j);
         for (int s = 0; s < p->n_states && j > 0; s++)
-            if ((p->used >> s & 1) != 0) c[s] = ein__expr_eval_f32(&p->merge->combine[s], a);
+            if ((p->used >> s & 1) != 0)
+                c[s] = evaluate(&p->merge->combine[s], a, 2 * p->n_states, p->merge->compute[s]);
         memcpy(a, c, sizeof c[0] * (size_t)p->n_states);
     }
     const expr *last = &p->merge->finalize[p->result];
-    return last->n > 0 ? ein__expr_eval_f32(last, a) : a[p->result];
+    double v = last->n > 0 ? evaluate(last, a, p->n_states, ein__dtype_compute(p->dtype)) : a[p->result];
+    return rounded(p->dtype, v);
+}
+
+typedef struct element { const exchange_problem *p; i64 at; } element;
+
+static inline double partial_of_element(void *user, int s, int j)
+{
+    const element *e = user;
+    return value_at(e->p, s, j, e->at);
+}
+
+static inline double expected(const exchange_problem *p, i64 g)
+{
+    element e = {p, g};
+    return merge_partials(p, p->states[__builtin_ctz(p->used)]->n_partials, partial_of_element, &e);
+}
+
+/* How far from expected a result may be: nothing where all is exact, else what the functions of the type may be off,
+ * and a step of the result's type. */
+static inline double tolerance_of(const exchange_problem *p)
+{
+    static const char *const exact[] = {"sum", "max", "min", "argmax", "argmin"};
+    for (size_t i = 0; p->merge != NULL && i < sizeof exact / sizeof *exact; i++)
+        if (strcmp(p->merge->name, exact[i]) == 0) return 0;
+    if (p->merge == NULL || !ein__dtype_is_float(p->dtype)) return 0;
+    double step = p->dtype == EIN_BF16 ? 0x1p-7 : p->dtype == EIN_F16 ? 0x1p-10 : 0;
+    return step + (p->merge->compute[0] == EIN_F64 && p->dtype == EIN_F64 ? 1e-13 : 1e-5);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------- */
 
 /* A copy of a block in somebody's memory. side 0: the destination; 1 + s: state s. */
-typedef struct kept { int side, block, partial, device; float *at; i64 numel; } kept;
+typedef struct kept { int side, block, partial, device; ein_dtype dtype; char *at; i64 numel; } kept;
 
 typedef struct cluster {
-    float *memory[MEMORIES];
+    char *memory[MEMORIES];
     i64 used[MEMORIES];
     kept blocks[MAX_KEPT];
     int n;
@@ -237,15 +334,27 @@ typedef struct cluster {
 
 static inline int memory_of(int device) { return device == HOST ? MAX_DEVICES : device; }
 
-/* Blocks begin at multiples of 16 bytes, or of 4 for the host's, as programs hand them in. */
-static inline float *keep(cluster *c, int side, int block, int partial, int device, i64 numel)
+static inline double kept_get(const kept *k, i64 i)
 {
-    int m = memory_of(device);
-    i64 at = device == HOST ? c->used[m] + 1 : (c->used[m] + 3) / 4 * 4;
-    assert_true(c->n < MAX_KEPT && at + numel <= MEMORY);
-    c->used[m] = at + numel;
-    c->blocks[c->n++] = (kept){side, block, partial, device, c->memory[m] + at, numel};
-    return c->memory[m] + at;
+    return ein__dtype_read(k->dtype, k->at + i * ein__dtype_bytes(k->dtype));
+}
+
+static inline void kept_set(const kept *k, i64 i, double x)
+{
+    ein__dtype_write(k->dtype, x, k->at + i * ein__dtype_bytes(k->dtype));
+}
+
+/* Blocks begin at multiples of 16 bytes, or of an element for the host's, as programs hand them in. */
+static inline const kept *keep(cluster *c, kept k)
+{
+    int m = memory_of(k.device);
+    i64 bytes = ein__dtype_bytes(k.dtype), align = k.device == HOST ? bytes : 16;
+    i64 at = (c->used[m] + (k.device == HOST ? bytes : 0) + align - 1) / align * align;
+    assert_true(c->n < MAX_KEPT && at + k.numel * bytes <= MEMORY);
+    c->used[m] = at + k.numel * bytes;
+    k.at = c->memory[m] + at;
+    c->blocks[c->n++] = k;
+    return &c->blocks[c->n - 1];
 }
 
 static inline const kept *find_kept(const cluster *c, int side, int block, int partial, int device)
@@ -257,6 +366,9 @@ static inline const kept *find_kept(const cluster *c, int side, int block, int p
     return NULL;
 }
 
+/* Destinations hold what no result is. */
+static inline double canary(ein_dtype d) { return d == EIN_BOOL ? 0 : -77; }
+
 static inline void fill_cluster(cluster *c, const exchange_problem *p)
 {
     c->n = 0;
@@ -267,12 +379,12 @@ static inline void fill_cluster(cluster *c, const exchange_problem *p)
         for (int b = 0; b < r->n_blocks * r->n_partials; b++)
             for (int d = 0; d <= HOST; d++) {
                 if ((r->devices[b] & DEV(d)) == 0) continue;
-                i64 n = ein__block_numel(r, b / r->n_partials);
-                float *at = keep(c, side, b / r->n_partials, b % r->n_partials, d, n);
-                for (i64 i = 0; i < n; i++)
-                    at[i] = side == 0 ? -77.0f
-                                      : value_at(p, side - 1, b % r->n_partials,
-                                                 global_index(r, b / r->n_partials, i));
+                ein_dtype dtype = side == 0 ? p->dtype : ein__exchange_stored(p, side - 1);
+                const kept *k = keep(c, (kept){side, b / r->n_partials, b % r->n_partials, d, dtype, NULL,
+                                               ein__block_numel(r, b / r->n_partials)});
+                for (i64 i = 0; i < k->numel; i++)
+                    kept_set(k, i, side == 0 ? canary(dtype)
+                                             : value_at(p, side - 1, k->partial, global_index(r, k->block, i)));
             }
     }
 }
@@ -280,7 +392,7 @@ static inline void fill_cluster(cluster *c, const exchange_problem *p)
 static inline void make_cluster(cluster **c)
 {
     *c = ein__calloc(1, sizeof **c);
-    float *all = ein__aligned(64, sizeof(float) * MEMORY * MEMORIES);
+    char *all = ein__aligned(64, (size_t)MEMORY * MEMORIES);
     assert_true(*c != NULL && all != NULL);
     for (int i = 0; i < MEMORIES; i++) (*c)->memory[i] = all + (i64)i * MEMORY;
 }
@@ -297,11 +409,12 @@ static inline void check_results(const cluster *c, const exchange_problem *p, do
     for (int i = 0; i < c->n; i++) {
         const kept *k = &c->blocks[i];
         for (i64 at = 0; k->side == 0 && at < k->numel; at++) {
-            double want = (double)expected(p, global_index(p->to, k->block, at)), got = (double)k->at[at];
+            double want = expected(p, global_index(p->to, k->block, at)), got = kept_get(k, at);
             double off = got > want ? got - want : want - got;
             if (!(off <= tolerance * (1 + (want < 0 ? -want : want))))
-                fail_msg("seed %llu: device %d block %d element %lld: %g, wanted %g",
-                         (unsigned long long)seed, k->device, k->block, (long long)at, got, want);
+                fail_msg("seed %llu: %s of %s: device %d block %d element %lld: %g, wanted %g", (unsigned long long)seed,
+                         p->merge != NULL ? p->merge->name : "copy", ein__dtype_name(p->dtype), k->device, k->block,
+                         (long long)at, got, want);
         }
     }
 }

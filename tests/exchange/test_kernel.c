@@ -6,7 +6,7 @@
 #include "jit/compiler/compiler.h"
 #include "tests/exchange/problems.h"
 
-enum { SEEDS = 500, MAX_TEXTS = 80, MOST_BOXES = 512, MAX_SOURCES = 4096 };
+enum { SEEDS = 500, TYPED_SEEDS = 160, MAX_TEXTS = 200, MOST_BOXES = 512, MAX_SOURCES = 4096 };
 
 typedef struct library {
     arena a;
@@ -80,7 +80,7 @@ static void run(const exchange_problem *p, const exchange *x, const cluster *c, 
     assert_non_null(entry);
     for (int first = 0, end; first < x->n_transfers; first = end) {
         const transfer *t = &x->transfers[first];
-        struct tally tally = {(const char *)c->memory[0], (long long)(MEMORY * sizeof(float)), 0,
+        struct tally tally = {(const char *)c->memory[0], (long long)MEMORY, 0,
                               p->n_devices, 0};
         for (end = first + 1; end < x->n_transfers; end++) {
             const transfer *u = &x->transfers[end];
@@ -96,45 +96,57 @@ static void run(const exchange_problem *p, const exchange *x, const cluster *c, 
                      bytes[d], (long long)x->remote_bytes[d]);
 }
 
-static void draw(uint64_t seed, problem *q, exchange *x, kernel_text *k)
+static void draw(uint64_t seed, bool typed, problem *q, exchange *x, kernel_text *k)
 {
-    random_problem(q, seed, seed % 3 == 0);
+    draw_problem(q, seed, seed % 3 == 0, typed);
     assert_int_equal(ein__exchange_direct(&q->a, &q->p, x, NULL), EIN_OK);
     assert_int_equal(ein__exchange_kernel(&q->a, &q->p, x, k), EIN_OK);
 }
 
-static void test_random(void **unused)
+/* Returns how many texts there are. */
+static int run_all(uint64_t seeds, bool typed)
 {
     library l = {.n = 0};
     cluster *c;
     problem q;
     exchange x;
     kernel_text k;
-    (void)unused;
     make_cluster(&c);
-    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        draw(seed, &q, &x, &k);
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
+        draw(seed, typed, &q, &x, &k);
         add_text(&l, &k);
         ein__arena_free(&q.a);
     }
-    assert_in_range(l.n, 8, 40); /* few texts serve many exchanges */
     for (int counting = 0; counting < 2; counting++) {
         host_module *m = compile(&l, counting);
-        for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-            draw(seed, &q, &x, &k);
+        for (uint64_t seed = 1; seed <= seeds; seed++) {
+            draw(seed, typed, &q, &x, &k);
             fill_cluster(c, &q.p);
             run(&q.p, &x, c, ein__host_entry(m, k.name), counting, seed);
-            check_results(c, &q.p, 1e-5, seed);
+            check_results(c, &q.p, tolerance_of(&q.p), seed);
             ein__arena_free(&q.a);
         }
         ein__host_unload(m);
     }
     free_cluster(c);
     ein__arena_free(&l.a);
+    return l.n;
 }
 
-/* Integers move as they are: three uneven parts of 2055 elements to one block. */
-static void move_integers(ein_dtype dtype, size_t bytes)
+static void test_random(void **unused)
+{
+    (void)unused;
+    assert_in_range(run_all(SEEDS, false), 8, 40); /* few texts serve many exchanges */
+}
+
+static void test_random_types(void **unused)
+{
+    (void)unused;
+    assert_in_range(run_all(TYPED_SEEDS, true), 40, MAX_TEXTS);
+}
+
+/* Every type is copied bit by bit: three uneven parts of 2055 elements to one block. */
+static void copy_type(ein_dtype dtype, size_t bytes)
 {
     problem q = {.a = {NULL}};
     exchange x;
@@ -151,6 +163,7 @@ static void move_integers(ein_dtype dtype, size_t bytes)
     assert_int_equal(ein__exchange_direct(&q.a, &q.p, &x, NULL), EIN_OK);
     assert_int_equal(ein__exchange_check(&q.p, &x, NULL), EIN_OK);
     assert_int_equal(x.remote_bytes[0], 1025 * bytes);
+    assert_int_equal(x.local_bytes[0], (1030 + 2055) * bytes);
     assert_int_equal(ein__exchange_kernel(&q.a, &q.p, &x, &k), EIN_OK);
     library l = {.n = 0};
     add_text(&l, &k);
@@ -172,15 +185,80 @@ static void move_integers(ein_dtype dtype, size_t bytes)
     ein__arena_free(&q.a);
 }
 
-static void test_integers(void **unused)
+static void test_copies(void **unused)
 {
     (void)unused;
-    move_integers(EIN_I32, 4);
-    move_integers(EIN_I64, 8);
+    copy_type(EIN_F32, 4);
+    copy_type(EIN_F64, 8);
+    copy_type(EIN_BF16, 2);
+    copy_type(EIN_F16, 2);
+    copy_type(EIN_I8, 1);
+    copy_type(EIN_I32, 4);
+    copy_type(EIN_I64, 8);
+    copy_type(EIN_BOOL, 1);
+}
+
+/* `n` partials on as many devices, one after the other in memory, merged on device 0 into `out`. */
+static void merge_on_first(const merge *sum, ein_dtype dtype, int n, i64 numel, const void *partials, void *out)
+{
+    problem q = {.a = {NULL}};
+    exchange x;
+    kernel_text k;
+    devset on[8];
+    relation *from = &q.states[0];
+    size_t bytes = (size_t)ein__dtype_bytes(sum->wire[0]);
+    for (int i = 0; i < n; i++) on[i] = DEV(i);
+    assert_int_equal(ein__relation_whole(&q.a, numel, DEV(0), &q.to), EIN_OK);
+    *from = q.to;
+    from->n_partials = n;
+    from->devices = on;
+    q.p = (exchange_problem){.n_states = 1, .states = {from}, .used = 1, .merge = sum, .dtype = dtype, .n_devices = n,
+                             .to = &q.to};
+    assert_int_equal(ein__exchange_direct(&q.a, &q.p, &x, NULL), EIN_OK);
+    assert_int_equal(ein__exchange_check(&q.p, &x, NULL), EIN_OK);
+    assert_int_equal(x.n_transfers, 1);
+    assert_int_equal(x.total_bytes, (i64)bytes * (n - 1) * numel);
+    assert_int_equal(x.local_bytes[0], (i64)bytes * numel + ein__dtype_bytes(dtype) * numel);
+    assert_int_equal(ein__exchange_kernel(&q.a, &q.p, &x, &k), EIN_OK);
+    library l = {.n = 0};
+    add_text(&l, &k);
+    host_module *m = compile(&l, false);
+    long long box[EIN__BOX_WORDS], sources[8], n_boxes = 1;
+    for (int i = 0; i < n; i++) sources[i] = (long long)((intptr_t)partials + (intptr_t)bytes * i * (intptr_t)numel);
+    i64 rows = ein__exchange_boxes(&x, 0, 1, (int[]){0}, (i64 *)box);
+    void *table = box, *addresses = sources, *args[] = {&out, &n_boxes, &table, &addresses};
+    ein__host_entry(m, k.name)(args, rows, 1, 1, NULL);
+    ein__host_unload(m);
+    ein__arena_free(&l.a);
+    ein__arena_free(&q.a);
+}
+
+/* Narrow partials are summed in f32 and rounded once: one by one in bf16, 256 + 1 + .. + 1 stays 256. Partials that
+ * travel in f32 are not rounded at all: 256 and seven of 1 - 2^-9, which in bf16 is 1, make less than 263. */
+static void test_one_rounding(void **unused)
+{
+    (void)unused;
+    enum { N = 1025, PARTS = 8 }; /* a multiple of no vector: addresses of all alignments, a piece of one element */
+    static uint16_t narrow[PARTS][N], out[N];
+    static float wide[PARTS][N];
+    arena a = {NULL};
+    merge *sum;
+    for (int j = 0; j < PARTS; j++)
+        for (int i = 0; i < N; i++) {
+            ein__dtype_write(EIN_BF16, j == i % PARTS ? 256 : 1, &narrow[j][i]);
+            wide[j][i] = j == i % PARTS ? 256 : 1 - 0x1p-9f;
+        }
+    assert_int_equal(ein__merge_make_typed(&a, MERGE_SUM, 1, EIN_BF16, &sum), EIN_OK);
+    merge_on_first(sum, EIN_BF16, PARTS, N, narrow, out);
+    for (int i = 0; i < N; i++) assert_true(ein__dtype_read(EIN_BF16, &out[i]) == 264);
+    sum->wire[0] = EIN_F32;
+    merge_on_first(sum, EIN_BF16, PARTS, N, wide, out);
+    for (int i = 0; i < N; i++) assert_true(ein__dtype_read(EIN_BF16, &out[i]) == 262);
+    ein__arena_free(&a);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_integers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_random_types), cmocka_unit_test(test_copies), cmocka_unit_test(test_one_rounding)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
