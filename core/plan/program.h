@@ -45,12 +45,13 @@ typedef struct arg {
     bool written;     /* ARG_POINTER: the step writes there */
 } arg;
 
-/* A matrix product for the target's library: C[m,n] = A[m,k] B[k,n], row-major f32, row strides; ta: A is
- * stored [k,m]; tb: B is stored [n,k]. Up to 3 batch dimensions with strides in elements. Arguments of the
- * step: A, B, C. */
+/* A matrix product for the target's library: C[m,n] = A[m,k] B[k,n], row-major, row strides; ta: A is stored [k,m];
+ * tb: B is stored [n,k]. Each is f32, bf16 or f16; sums are f32, rounded once at the end. Up to 3 batch dimensions
+ * with strides in elements. Arguments of the step: A, B, C. */
 typedef struct gemm {
     i64 m, n, k, lda, ldb, ldc;
     bool ta, tb;
+    ein_dtype type_a, type_b, type_c;
     int n_batch;
     i64 batch[3], stride_a[3], stride_b[3], stride_c[3];
 } gemm;

@@ -125,10 +125,14 @@ static void print_args(const step *s, text *out)
 static void print_step(const program *p, const step *s, text *out)
 {
     ein__text_add(out, "  %4d %-14s", s->order, s->what);
-    if (s->kind == STEP_GEMM)
-        ein__text_add(out, " product %lldx%lldx%lld", (long long)s->gemm.m, (long long)s->gemm.n, (long long)s->gemm.k);
-    else
+    const gemm *g = &s->gemm;
+    if (s->kind == STEP_GEMM) {
+        ein__text_add(out, " product %lldx%lldx%lld", (long long)g->m, (long long)g->n, (long long)g->k);
+        if (g->type_a != EIN_F32 || g->type_b != EIN_F32 || g->type_c != EIN_F32)
+            ein__text_add(out, " %s*%s=%s", ein__dtype_name(g->type_a), ein__dtype_name(g->type_b), ein__dtype_name(g->type_c));
+    } else {
         ein__text_add(out, " %.10s grid %lld", p->kernels[s->kernel].name, (long long)s->grid[0]);
+    }
     print_args(s, out);
     if (s->remote_bytes != 0) ein__text_add(out, "  remote %lld bytes", (long long)s->remote_bytes);
     for (int k = 0; k < s->n_waits; k++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products for the target's matrix library: two f32 operands, multiplied and summed. Every label is of one of
+/* Products for the target's matrix library: two operands of f32, bf16 or f16, multiplied and summed in f32. Every label is of one of
  * four classes by which of A, B and C have it: batch, m, n, k. Neighbours whose strides multiply become one
  * dimension; k must become a single one, and of the m and n dimensions one each is the matrix's, the others
  * count as batch, with stride 0 in the operand that lacks them. */
@@ -115,6 +115,8 @@ static bool choose(const job *j, gemm *best, bool *swapped)
     return found;
 }
 
+static bool takes(ein_dtype d) { return d == EIN_F32 || d == EIN_BF16 || d == EIN_F16; }
+
 static bool applicable(const job *j)
 {
     gemm g;
@@ -123,7 +125,7 @@ static bool applicable(const job *j)
     if (j->node->kind != OP_MAP || !j->node->product || j->n_in != 2 || j->n_out != 1) return false;
     if (j->mode != JOB_FINAL && j->mode != JOB_STATES) return false;
     if (m == NULL || (j->mode == JOB_FINAL && m->finalize[0].n > 0)) return false;
-    if (j->in[0].dtype != EIN_F32 || j->in[1].dtype != EIN_F32) return false;
+    if (!takes(j->in[0].dtype) || !takes(j->in[1].dtype) || !takes(j->out[0].dtype)) return false;
     return choose(j, &g, &swapped);
 }
 
@@ -133,6 +135,9 @@ static ein_status emit(arena *a, const job *j, launch *out, error *e)
     *out = (launch){.kind = STEP_GEMM, .n_args = 3};
     if (!choose(j, &out->gemm, &swapped))
         return ein__fail(e, EIN_INTERNAL, "%s: not a matrix product", j->node->name);
+    out->gemm.type_a = j->in[swapped ? 1 : 0].dtype;
+    out->gemm.type_b = j->in[swapped ? 0 : 1].dtype;
+    out->gemm.type_c = j->out[0].dtype;
     NEW(a, out->args, 3);
     out->args[0] = ein__arg_pointer(&j->in[swapped ? 1 : 0], 0, false);
     out->args[1] = ein__arg_pointer(&j->in[swapped ? 0 : 1], 0, false);

@@ -25,12 +25,14 @@ void ein__host_memory_fini(host_memory *m);
 ein_status ein__host_alloc(host_memory *m, int device, i64 bytes, void **out, error *e);
 void ein__host_release(host_memory *m, int device, void *p);
 
-/* Matrix products by oneDNN, opened at first use; one thread per caller. */
+/* Matrix products by oneDNN, opened at first use; one thread per caller. `scratch`: as many floats as
+ * ein__host_product_scratch says, NULL where that is 0. */
 typedef struct host_product host_product;
 ein_status ein__host_product_open(host_product **out, error *e);
 void ein__host_product_close(host_product *p);
 void ein__host_product_thread(const host_product *p); /* once in each worker */
-ein_status ein__host_product_run(const host_product *p, const gemm *g, const float *a, const float *b, float *c);
+i64 ein__host_product_scratch(const gemm *g);
+ein_status ein__host_product_run(const host_product *p, const gemm *g, float *scratch, const void *a, const void *b, void *c);
 
 struct code {
     int n_modules;
@@ -46,7 +48,7 @@ typedef struct host_engine {
     int running; /* devices not yet done; under lock */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct host_scratch { void **args; i64 *values; i64 *sources; int *iteration; } scratch[MAX_DEVICES];
+    struct host_scratch { void **args; i64 *values; i64 *sources; int *iteration; float *product; } scratch[MAX_DEVICES];
 } host_engine;
 void ein__host_execute(execution *x, int device);
 

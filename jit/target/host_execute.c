@@ -115,10 +115,13 @@ static void fail_step(walker *w, const step *s)
 static void tally_product(walker *w, const step *s)
 {
     const struct tally *t = &w->x->tallies[w->device];
+    const gemm *g = &s->gemm;
+    const i64 bytes[3] = {g->m * g->k * ein__dtype_bytes(g->type_a), g->k * g->n * ein__dtype_bytes(g->type_b),
+                          g->m * g->n * ein__dtype_bytes(g->type_c)};
     for (int i = 0; i < 3; i++) {
         i64 at = w->s->values[i] - (i64)(uintptr_t)t->base;
         if (at < 0 || at >= t->stride * t->n || at / t->stride == w->device) continue;
-        w->x->tallies[w->device].bytes += 4 * (i == 0 ? s->gemm.m * s->gemm.k : i == 1 ? s->gemm.k * s->gemm.n : s->gemm.m * s->gemm.n);
+        w->x->tallies[w->device].bytes += bytes[i];
     }
 }
 
@@ -129,10 +132,10 @@ static void run_step(walker *w, const step *s)
         w->x->code->entries[s->kernel](w->s->args, s->grid[0], s->grid[1], s->grid[2], &w->x->tallies[w->device]);
         return;
     }
-    const float *a = (const float *)(uintptr_t)w->s->values[0], *b = (const float *)(uintptr_t)w->s->values[1];
+    const void *a = (const void *)(uintptr_t)w->s->values[0], *b = (const void *)(uintptr_t)w->s->values[1];
+    void *c = (void *)(uintptr_t)w->s->values[2];
     if (w->x->counting) tally_product(w, s);
-    if (ein__host_product_run(w->x->code->product, &s->gemm, a, b, (float *)(uintptr_t)w->s->values[2]) != EIN_OK)
-        fail_step(w, s);
+    if (ein__host_product_run(w->x->code->product, &s->gemm, w->s->product, a, b, c) != EIN_OK) fail_step(w, s);
 }
 
 void ein__host_execute(execution *x, int device)

@@ -223,11 +223,36 @@ static void host_finish(target *base, execution *x)
         ein__free(n->g.scratch[d].values);
         ein__free(n->g.scratch[d].sources);
         ein__free(n->g.scratch[d].iteration);
+        ein__free(n->g.scratch[d].product);
     }
     pthread_mutex_destroy(&n->g.lock);
     pthread_cond_destroy(&n->g.changed);
     ein__free(n);
     x->engine = NULL;
+}
+
+/* Floats that products of other types need on the device. */
+static i64 product_scratch(const program *p, int device)
+{
+    i64 most = 0;
+    for (int i = 0; i < p->devices[device].n_steps; i++) {
+        const step *s = &p->devices[device].steps[i];
+        i64 n = s->kind == STEP_GEMM ? ein__host_product_scratch(&s->gemm) : 0;
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+static bool prepare_device(const program *p, int device, struct host_scratch *s)
+{
+    i64 floats = product_scratch(p, device);
+    s->args = ein__calloc((size_t)p->max_args, sizeof *s->args);
+    s->values = ein__calloc((size_t)p->max_args, sizeof *s->values);
+    s->sources = ein__calloc((size_t)p->max_sources, sizeof *s->sources);
+    s->iteration = ein__calloc((size_t)p->n_loops + 1, sizeof *s->iteration);
+    if (floats > 0) s->product = ein__aligned(64, (size_t)floats * sizeof *s->product);
+    return s->args != NULL && s->values != NULL && s->sources != NULL && s->iteration != NULL &&
+           (floats == 0 || s->product != NULL);
 }
 
 static ein_status host_prepare(target *base, execution *x, error *e)
@@ -240,12 +265,7 @@ static ein_status host_prepare(target *base, execution *x, error *e)
     x->engine = n;
     n->q.x = x;
     for (int d = 0; d < t->n_devices; d++) {
-        struct host_scratch *s = &n->g.scratch[d];
-        s->args = ein__calloc((size_t)x->program->max_args, sizeof *s->args);
-        s->values = ein__calloc((size_t)x->program->max_args, sizeof *s->values);
-        s->sources = ein__calloc((size_t)x->program->max_sources, sizeof *s->sources);
-        s->iteration = ein__calloc((size_t)x->program->n_loops + 1, sizeof *s->iteration);
-        if (s->args == NULL || s->values == NULL || s->sources == NULL || s->iteration == NULL) {
+        if (!prepare_device(x->program, d, &n->g.scratch[d])) {
             host_finish(base, x);
             return ein__fail(e, EIN_NO_MEMORY, "out of memory for a run");
         }
