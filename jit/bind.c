@@ -15,12 +15,21 @@ static dims_text shape_text(int rank, const i64 *shape)
     return ein__dims_text(d);
 }
 
+/* Floats of other types are converted while they are placed, once. */
+static ein_status check_dtype(ein_dtype want, const placed_tensor *t, const char *name, error *e)
+{
+    if (t->placed && t->placed_dtype != want)
+        return ein__fail(e, EIN_DTYPE, "parameter '%s' is placed as %s, for a program before; it is %s in the graph", name,
+                         ein__dtype_name(t->placed_dtype), ein__dtype_name(want));
+    if (t->placed || t->dtype == want || (ein__dtype_is_float(t->dtype) && ein__dtype_is_float(want))) return EIN_OK;
+    return ein__fail(e, EIN_DTYPE, "parameter '%s' is %s in the store, %s in the graph", name, ein__dtype_name(t->dtype),
+                     ein__dtype_name(want));
+}
+
 static ein_status check_parameter(const value_info *v, const placed_tensor *t, const char *name, error *e)
 {
     if (t == NULL) return ein__fail(e, EIN_INVALID, "parameter '%s' is not in the weight store", name);
-    if (t->dtype != v->dtype)
-        return ein__fail(e, EIN_DTYPE, "parameter '%s' is %s in the store, %s in the graph", name, ein__dtype_name(t->dtype),
-                         ein__dtype_name(v->dtype));
+    TRY(check_dtype(v->dtype, t, name, e));
     bool same = t->rank == v->rank;
     for (int i = 0; same && i < t->rank; i++) same = t->shape[i] == v->shape[i];
     if (!same)
@@ -53,7 +62,8 @@ static ein_status bind_parameter(ein_program *p, int index, ein_weights *w, erro
     const leaf *l = &p->graph.leaves.items[index];
     for (int m = 0; m < l->n_members; m++) {
         placed_tensor *t = ein__tensor_find(&w->tensors, ein__leaf_name(p, l, m));
-        if (!t->placed) TRY(ein__tensor_place(p->context, &w->arena, t, &p->plan.leaves[index], e));
+        ein_dtype dtype = p->graph.values.items[l->value].dtype;
+        if (!t->placed) TRY(ein__tensor_place(p->context, &w->arena, t, dtype, &p->plan.leaves[index], e));
         note_addresses(p, index, m, t);
     }
     return EIN_OK;
@@ -71,7 +81,7 @@ static ein_status bind_constant(ein_program *p, int index, error *e)
     memcpy(t->shape, v->shape, sizeof t->shape);
     t->data = l->data;
     PUSH(&p->arena, &p->constants, t);
-    TRY(ein__tensor_place(p->context, &p->arena, t, &p->plan.leaves[index], e));
+    TRY(ein__tensor_place(p->context, &p->arena, t, v->dtype, &p->plan.leaves[index], e));
     note_addresses(p, index, 0, t);
     return EIN_OK;
 }

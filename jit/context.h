@@ -23,7 +23,8 @@ struct ein_context {
 /* A tensor kept on the devices: its layout and the address of every (block, device). */
 typedef struct placed_tensor {
     const char *name;
-    ein_dtype dtype;
+    ein_dtype dtype;        /* of the data */
+    ein_dtype placed_dtype; /* on the devices: that of the first program that used it */
     int rank;
     i64 shape[EIN_MAX_RANK];
     const void *data; /* host memory, until it is placed; states: NULL */
@@ -88,8 +89,8 @@ struct ein_run {
 
 /* placed.c: tensors on devices. */
 placed_tensor *ein__tensor_find(const tensor_list *l, const char *name);
-/* Memory for all blocks of the layout; uploads t->data if there is any. */
-ein_status ein__tensor_place(ein_context *c, arena *a, placed_tensor *t, const relation *layout, error *e);
+/* Memory for all blocks of the layout; uploads t->data if there is any, converted to `dtype`. */
+ein_status ein__tensor_place(ein_context *c, arena *a, placed_tensor *t, ein_dtype dtype, const relation *layout, error *e);
 void ein__tensor_release(ein_context *c, placed_tensor *t);
 /* Name of member `m` of canonical leaf `l`. */
 const char *ein__leaf_name(const ein_program *p, const leaf *l, int m);

@@ -33,59 +33,98 @@ void ein__tensor_release(ein_context *c, placed_tensor *t)
     forget_data(t);
 }
 
-/* Copy axes [i, n) of the block; `at` walks the dense device memory. */
-static ein_status upload_axes(ein_context *c, int device, const placed_tensor *t, int block, int i, const char *src,
-                              char **at, error *e)
+/* A block on its way to its device: `at` walks the dense memory there. Elements of another type are converted
+ * piece by piece, in `staging` (else NULL). */
+typedef struct uploader {
+    ein_context *c;
+    const placed_tensor *t;
+    int device;
+    char *at, *staging;
+    i64 filled; /* elements */
+    error *e;
+} uploader;
+
+enum { STAGING = 1 << 20 };
+
+static ein_status flush(uploader *u)
 {
-    const relation *r = &t->layout;
-    i64 size = ein__dtype_bytes(t->dtype), suffix = size;
-    if (r->n_axes == 0) {
-        ein_status s = c->target->api->upload(c->target, device, *at, src, 1, size, size, e);
-        *at += size;
-        return s;
-    }
-    for (int k = i + 1; k < r->n_axes; k++) suffix *= r->axes[k].extent;
-    int part = ein__block_part(r, block, i);
-    i64 lo = r->axes[i].lo[part], n = r->axes[i].hi[part] - lo;
-    src += lo * suffix;
-    if (i == r->n_axes - 1) {
-        TRY(c->target->api->upload(c->target, device, *at, src, 1, n * size, 0, e));
-        *at += n * size;
-        return EIN_OK;
-    }
-    if (i == r->n_axes - 2) {
-        int last = ein__block_part(r, block, i + 1);
-        i64 first = r->axes[i + 1].lo[last], run = (r->axes[i + 1].hi[last] - first) * size;
-        TRY(c->target->api->upload(c->target, device, *at, src + first * size, n, run, suffix, e));
-        *at += n * run;
-        return EIN_OK;
-    }
-    for (i64 k = 0; k < n; k++) TRY(upload_axes(c, device, t, block, i + 1, src + k * suffix, at, e));
+    i64 bytes = u->filled * ein__dtype_bytes(u->t->placed_dtype);
+    if (bytes > 0) TRY(u->c->target->api->upload(u->c->target, u->device, u->at, u->staging, 1, bytes, bytes, u->e));
+    u->at += bytes;
+    u->filled = 0;
     return EIN_OK;
 }
 
-static ein_status place_blocks(ein_context *c, placed_tensor *t, error *e)
+/* Runs of elements, `step` elements apart. */
+static ein_status upload_runs(uploader *u, const char *src, i64 runs, i64 elements, i64 step)
+{
+    i64 size = ein__dtype_bytes(u->t->dtype), placed = ein__dtype_bytes(u->t->placed_dtype), room = STAGING / placed;
+    if (u->staging == NULL) {
+        TRY(u->c->target->api->upload(u->c->target, u->device, u->at, src, runs, elements * size, step * size, u->e));
+        u->at += runs * elements * size;
+        return EIN_OK;
+    }
+    for (i64 i = 0; i < runs; i++)
+        for (i64 k = 0, n; k < elements; k += n) {
+            n = elements - k < room - u->filled ? elements - k : room - u->filled;
+            ein__dtype_convert(u->t->placed_dtype, u->staging + u->filled * placed, u->t->dtype, src + (i * step + k) * size, n);
+            u->filled += n;
+            if (u->filled == room) TRY(flush(u));
+        }
+    return EIN_OK;
+}
+
+/* Axes [i, n) of the block. */
+static ein_status upload_axes(uploader *u, int block, int i, const char *src)
+{
+    const relation *r = &u->t->layout;
+    i64 size = ein__dtype_bytes(u->t->dtype), suffix = 1;
+    if (r->n_axes == 0) return upload_runs(u, src, 1, 1, 1);
+    for (int k = i + 1; k < r->n_axes; k++) suffix *= r->axes[k].extent;
+    int part = ein__block_part(r, block, i);
+    i64 lo = r->axes[i].lo[part], n = r->axes[i].hi[part] - lo;
+    src += lo * suffix * size;
+    if (i == r->n_axes - 1) return upload_runs(u, src, 1, n, n);
+    if (i == r->n_axes - 2) {
+        int last = ein__block_part(r, block, i + 1);
+        i64 first = r->axes[i + 1].lo[last];
+        return upload_runs(u, src + first * size, n, r->axes[i + 1].hi[last] - first, suffix);
+    }
+    for (i64 k = 0; k < n; k++) TRY(upload_axes(u, block, i + 1, src + k * suffix * size));
+    return EIN_OK;
+}
+
+static ein_status place_blocks(ein_context *c, placed_tensor *t, char *staging, error *e)
 {
     int devices = c->machine.n_devices;
     for (int b = 0; b < t->layout.n_blocks; b++) {
-        i64 bytes = ein__block_numel(&t->layout, b) * ein__dtype_bytes(t->dtype);
+        i64 bytes = ein__block_numel(&t->layout, b) * ein__dtype_bytes(t->placed_dtype);
         for (int d = 0; d < devices; d++) {
             if (!(t->layout.devices[b] & DEV(d))) continue;
             void **address = &t->address[b * devices + d];
             TRY(c->target->api->alloc(c->target, d, bytes, address, e));
-            char *at = *address;
-            if (t->data != NULL && bytes > 0) TRY(upload_axes(c, d, t, b, 0, t->data, &at, e));
+            if (t->data == NULL || bytes == 0) continue;
+            uploader u = {.c = c, .t = t, .device = d, .at = *address, .staging = staging, .e = e};
+            TRY(upload_axes(&u, b, 0, t->data));
+            TRY(flush(&u));
         }
     }
     return EIN_OK;
 }
 
 /* All or nothing: a tensor that does not fit can be placed again, by another program. */
-ein_status ein__tensor_place(ein_context *c, arena *a, placed_tensor *t, const relation *layout, error *e)
+ein_status ein__tensor_place(ein_context *c, arena *a, placed_tensor *t, ein_dtype dtype, const relation *layout, error *e)
 {
+    char *staging = NULL;
     TRY(ein__relation_copy(a, layout, &t->layout));
     NEW(a, t->address, layout->n_blocks * c->machine.n_devices);
-    ein_status s = place_blocks(c, t, e);
+    t->placed_dtype = dtype;
+    if (t->data != NULL && dtype != t->dtype) {
+        staging = ein__calloc(STAGING, 1);
+        if (staging == NULL) return EIN_NO_MEMORY;
+    }
+    ein_status s = place_blocks(c, t, staging, e);
+    ein__free(staging);
     if (s != EIN_OK) {
         release_blocks(c, t);
         return s;
@@ -178,7 +217,7 @@ static i64 device_bytes(const placed_tensor *t, int device)
 {
     i64 sum = 0;
     for (int b = 0; t->placed && b < t->layout.n_blocks; b++)
-        if (t->layout.devices[b] & DEV(device)) sum += ein__block_numel(&t->layout, b) * ein__dtype_bytes(t->dtype);
+        if (t->layout.devices[b] & DEV(device)) sum += ein__block_numel(&t->layout, b) * ein__dtype_bytes(t->placed_dtype);
     return sum;
 }
 
@@ -205,7 +244,7 @@ static ein_status add_state_tensors(ein_state *st, const ein_program *p, int ind
         t->rank = v->rank;
         memcpy(t->shape, v->shape, sizeof t->shape);
         PUSH(&st->arena, &st->tensors, t);
-        TRY(ein__tensor_place(st->context, &st->arena, t, &p->plan.leaves[index], e));
+        TRY(ein__tensor_place(st->context, &st->arena, t, v->dtype, &p->plan.leaves[index], e));
     }
     return EIN_OK;
 }
@@ -235,7 +274,7 @@ static ein_status zero_tensor(ein_context *c, placed_tensor *t)
 {
     for (int i = 0; i < t->layout.n_blocks * c->machine.n_devices; i++) {
         if (t->address[i] == NULL) continue;
-        i64 bytes = ein__block_numel(&t->layout, i / c->machine.n_devices) * ein__dtype_bytes(t->dtype);
+        i64 bytes = ein__block_numel(&t->layout, i / c->machine.n_devices) * ein__dtype_bytes(t->placed_dtype);
         TRY(c->target->api->zero(c->target, i % c->machine.n_devices, t->address[i], bytes, &c->error));
     }
     return EIN_OK;

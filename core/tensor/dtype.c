@@ -136,12 +136,93 @@ static void write_integer(ein_dtype d, i64 x, void *out)
     }
 }
 
+/* ---- f32 to and from bf16 and f16, many at once -------------------------------------------------------- */
+
+static float as_float(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static uint32_t as_bits(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+/* Without a branch, for the compiler's vectors. */
+static uint32_t select(bool condition, uint32_t x, uint32_t y)
+{
+    uint32_t mask = -(uint32_t)condition;
+    return (x & mask) | (y & ~mask);
+}
+
+static uint32_t f32_of_bf16(uint16_t h) { return (uint32_t)h << 16; }
+
+static uint16_t bf16_of_f32(uint32_t u)
+{
+    uint32_t nan = (u >> 16 & 0x8000) | 0x7fc0, near = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+    return (uint16_t)select((u & 0x7fffffff) > 0x7f800000, nan, near);
+}
+
+/* The bits at their place are 2^-112 times the number, subnormal or not. */
+static uint32_t f32_of_f16(uint16_t h)
+{
+    uint32_t finite = as_bits(as_float((uint32_t)(h & 0x7fff) << 13) * 0x1p112f);
+    uint32_t other = 0x7f800000 | select((h & 0x3ff) != 0, 0x400000, 0);
+    return select((h & 0x7c00) == 0x7c00, other, finite) | (uint32_t)(h & 0x8000) << 16;
+}
+
+/* A number whose last bit is worth as much as a subnormal's, added, rounds it. */
+static uint16_t f16_of_f32(uint32_t u)
+{
+    uint32_t x = u & 0x7fffffff, small = as_bits(as_float(x) + 0.5f) - 0x3f000000;
+    uint32_t normal = (x - 0x38000000 + 0xfff + (x >> 13 & 1)) >> 13, large = select(x > 0x7f800000, 0x7e00, 0x7c00);
+    return (uint16_t)((u >> 16 & 0x8000) | select(x >= 0x47800000, large, select(x < 0x38800000, small, normal)));
+}
+
+enum { RUN = 64 };
+
+/* Runs of a fixed length, which may lie at any address. */
+#define CONVERT(TO, FROM, function)                                          \
+    static void function##_all(char *out, const char *in, size_t n)          \
+    {                                                                        \
+        TO y[RUN];                                                           \
+        FROM x[RUN] = {0};                                                   \
+        for (size_t m; n > 0; n -= m, in += sizeof x, out += sizeof y) {     \
+            m = n < RUN ? n : RUN;                                           \
+            if (m == RUN) memcpy(x, in, sizeof x);                           \
+            else memcpy(x, in, m * sizeof *x);                               \
+            for (int k = 0; k < RUN; k++) y[k] = function(x[k]);             \
+            if (m == RUN) memcpy(out, y, sizeof y);                          \
+            else memcpy(out, y, m * sizeof *y);                              \
+        }                                                                    \
+    }
+
+CONVERT(uint32_t, uint16_t, f32_of_bf16)
+CONVERT(uint32_t, uint16_t, f32_of_f16)
+CONVERT(uint16_t, uint32_t, bf16_of_f32)
+CONVERT(uint16_t, uint32_t, f16_of_f32)
+
+/* The pairs that weights and matrix products take; false: another one. */
+static bool convert_floats(ein_dtype to, void *out, ein_dtype from, const void *in, i64 n)
+{
+    void (*all)(char *, const char *, size_t) = NULL;
+    if (to == EIN_F32) all = from == EIN_BF16 ? f32_of_bf16_all : from == EIN_F16 ? f32_of_f16_all : NULL;
+    if (from == EIN_F32) all = to == EIN_BF16 ? bf16_of_f32_all : to == EIN_F16 ? f16_of_f32_all : NULL;
+    if (all != NULL && n > 0) all(out, in, (size_t)n);
+    return all != NULL;
+}
+
 void ein__dtype_convert(ein_dtype to, void *out, ein_dtype from, const void *in, i64 n)
 {
     i64 step = ein__dtype_bytes(to), stride = ein__dtype_bytes(from);
     bool integers = !ein__dtype_is_float(to) && !ein__dtype_is_float(from);
     if (to == from && n > 0) memcpy(out, in, (size_t)(n * step));
-    for (i64 i = 0; to != from && i < n; i++) {
+    if (to == from || convert_floats(to, out, from, in, n)) return;
+    for (i64 i = 0; i < n; i++) {
         const char *x = (const char *)in + i * stride;
         char *y = (char *)out + i * step;
         if (integers) write_integer(to, read_integer(from, x), y);

@@ -157,6 +157,100 @@ static void borrowed_and_copied(void **state)
     }
 }
 
+/* ---- conversion --------------------------------------------------------------------------------------- */
+
+/* A program that gives out its parameter, [20,30,1000], of which each device has rows and columns (or, plan NULL,
+ * what the search gives it). */
+static ein_graph *parameter_out(ein_dtype dtype)
+{
+    ein_graph *g = NULL;
+    assert_int_equal(ein_graph_create(&g), EIN_OK);
+    ein_output(g, "y", ein_parameter(g, "w", dtype, SHAPE(20, 30, 1000)));
+    assert_string_equal(ein_graph_error(g), "");
+    return g;
+}
+
+static const char corners[] =
+    "{\"ein_plan\":1,\"devices\":2,\"nodes\":[],\"leaves\":[{\"leaf\":0,\"kind\":\"parameter\",\"name\":\"w\",\"axes\":["
+    "{\"extent\":20,\"lo\":[0,7],\"hi\":[7,20]},{\"extent\":30,\"lo\":[0],\"hi\":[30]},{\"extent\":1000,\"lo\":[0,333],\"hi\":[333,1000]}],"
+    "\"devices\":[[0],[1],[1],[0,1]]}],\"carries\":[],\"predicted_us\":0,\"predicted_bytes\":0,\"states_searched\":0}";
+
+static void convert(ein_context *c, ein_dtype store, ein_dtype graph, const char *plan)
+{
+    enum { N = 20 * 30 * 1000 };
+    i64 from = ein__dtype_bytes(store), to = ein__dtype_bytes(graph);
+    ein_weights *w = new_store(c);
+    ein_graph *g = parameter_out(graph);
+    char *data = malloc((size_t)(N * from)), *y = malloc((size_t)(N * to)), want[8];
+    assert_true(data != NULL && y != NULL);
+    for (int i = 0; i < N; i++) ein__dtype_write(store, (double)(i % 70001) * 0.37 - 9000, data + i * from);
+    assert_int_equal(ein_weights_add(w, "w", store, SHAPE(20, 30, 1000), data, EIN_BORROW), EIN_OK);
+    ein_program *p = compile_program(c, g, &(ein_compile_options){.size = sizeof(ein_compile_options), .weights = w, .plan = plan});
+    i64 there = plan == NULL ? N : 7 * 30 * 1000 + 13 * 30 * 333 + 2 * 13 * 30 * 667; /* the last corner is on both */
+    assert_int_equal(bytes_of_all(w, c), there * to);
+    assert_int_equal(program_stats(p).weight_bytes, there * to);
+    ein_run *r = NULL;
+    assert_int_equal(ein_run_create(&r, p), EIN_OK);
+    assert_int_equal(ein_run_output(r, "y", y, (size_t)(N * to)), EIN_OK);
+    assert_int_equal(ein_run_once(r), EIN_OK);
+    for (int i = 0; i < N; i++) {
+        ein__dtype_write(graph, ein__dtype_read(store, data + i * from), want);
+        assert_memory_equal(y + i * to, want, (size_t)to);
+    }
+    ein_run_free(r);
+    ein_program_free(p);
+    ein_weights_free(w);
+    ein_graph_free(g);
+    free(data);
+    free(y);
+}
+
+/* Floats become the graph's while they are placed, in whatever pieces; integers stay. */
+static void converted_while_placed(void **state)
+{
+    ein_context *c = open_context("host:2", *state);
+    convert(c, EIN_BF16, EIN_F32, NULL);
+    convert(c, EIN_BF16, EIN_F32, corners);
+    convert(c, EIN_F32, EIN_BF16, NULL);
+    convert(c, EIN_F32, EIN_BF16, corners);
+    convert(c, EIN_F32, EIN_F16, corners);
+    convert(c, EIN_F16, EIN_F64, corners);
+    convert(c, EIN_F64, EIN_BF16, corners);
+    convert(c, EIN_BF16, EIN_BF16, corners);
+    convert(c, EIN_I8, EIN_I8, corners);
+    convert(c, EIN_I64, EIN_I64, corners);
+    convert(c, EIN_BOOL, EIN_BOOL, NULL);
+    ein_context_free(c);
+}
+
+/* What is placed stays as it is placed: a program that wants it otherwise is refused. */
+static void first_dtype_binds(void **state)
+{
+    static const float data[80];
+    ein_context *c = open_context("host:2", *state);
+    ein_weights *w = new_store(c);
+    ein_graph *g[3] = {NULL};
+    const ein_dtype types[] = {EIN_BF16, EIN_F32, EIN_BF16};
+    ein_program *p[3] = {NULL};
+    ein_compile_options o = {.size = sizeof o, .weights = w};
+    assert_int_equal(ein_weights_add(w, "w", EIN_F32, SHAPE(8, 10), data, EIN_BORROW), EIN_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(ein_graph_create(&g[i]), EIN_OK);
+        ein_output(g[i], i < 2 ? "y" : "z", ein_parameter(g[i], "w", types[i], SHAPE(8, 10)));
+        assert_int_equal(ein_compile(&p[i], c, g[i], &o), i == 1 ? EIN_DTYPE : EIN_OK);
+        assert_int_equal(bytes_of_all(w, c), 2 * 80);
+        if (i == 1)
+            assert_string_equal(ein_context_error(c),
+                                "parameter 'w' is placed as bf16, for a program before; it is f32 in the graph");
+    }
+    for (int i = 0; i < 3; i++) {
+        ein_program_free(p[i]);
+        ein_graph_free(g[i]);
+    }
+    ein_weights_free(w);
+    ein_context_free(c);
+}
+
 /* ---- what does not fit -------------------------------------------------------------------------------- */
 
 static void refused(ein_context *c, ein_weights *w, const ein_graph *g, ein_status status, const char *line)
@@ -187,6 +281,13 @@ static void misfits_are_named(void **state)
     w = new_store(c);
     assert_int_equal(ein_weights_add(w, "w", EIN_I32, SHAPE(8, 10), data, EIN_BORROW), EIN_OK);
     refused(c, w, g, EIN_DTYPE, "'w' is i32 in the store, f32 in the graph");
+    ein_weights_free(w);
+    ein_graph_free(g);
+    assert_int_equal(ein_graph_create(&g), EIN_OK);
+    ein_output(g, "y", ein_parameter(g, "w", EIN_I64, SHAPE(8, 10)));
+    w = new_store(c);
+    assert_int_equal(ein_weights_add(w, "w", EIN_F32, SHAPE(8, 10), data, EIN_BORROW), EIN_OK);
+    refused(c, w, g, EIN_DTYPE, "'w' is f32 in the store, i64 in the graph");
     ein_weights_free(w);
     ein_graph_free(g);
     ein_context_free(c);
@@ -327,6 +428,8 @@ int main(void)
         IN_DIRECTORY(shared),
         IN_DIRECTORY(device_bytes_are_tolerant),
         IN_DIRECTORY(borrowed_and_copied),
+        IN_DIRECTORY(converted_while_placed),
+        IN_DIRECTORY(first_dtype_binds),
         IN_DIRECTORY(misfits_are_named),
         IN_DIRECTORY(bad_tensors),
         IN_DIRECTORY(foreign_and_no_store),

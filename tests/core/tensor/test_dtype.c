@@ -63,6 +63,40 @@ static void test_bf16_is_the_upper_half_of_f32(void **state)
     }
 }
 
+/* Many at once are what they are one by one: every half, and f32 of all exponents, at odd addresses and lengths. */
+static void test_many_at_once(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    const ein_dtype types[] = {EIN_BF16, EIN_F16};
+    unsigned char in[4 * N + 1], out[4 * N + 1], want[4];
+    uint64_t bits = 1;
+    for (int t = 0; t < 2; t++) {
+        for (uint32_t u = 0; u < 0x10000; u += N) {
+            int n = u + N < 0x10000 ? N : (int)(0x10000 - u);
+            for (int i = 0; i < n; i++) memcpy(in + 1 + 2 * i, &(uint16_t){(uint16_t)(u + (uint32_t)i)}, 2);
+            ein__dtype_convert(EIN_F32, out + 1, types[t], in + 1, n);
+            for (int i = 0; i < n; i++) {
+                double x = ein__dtype_read(types[t], in + 1 + 2 * i), y = ein__dtype_read(EIN_F32, out + 1 + 4 * i);
+                assert_true(isnan(x) ? isnan(y) : x == y && signbit(x) == signbit(y));
+            }
+        }
+        for (int round = 0; round < 500; round++) {
+            for (int i = 0; i < N; i++) {
+                bits = bits * 6364136223846793005u + 1442695040888963407u;
+                uint32_t u = (uint32_t)(bits >> 32), exponent = (uint32_t)(i * 256 / N) << 23;
+                if (round % 2 == 0) u = (u & 0x80000000) | exponent | (u & 0x7fffff); /* all as often */
+                memcpy(in + 1 + 4 * i, &u, 4);
+            }
+            ein__dtype_convert(types[t], out + 1, EIN_F32, in + 1, N - round);
+            for (int i = 0; i < N - round; i++) {
+                ein__dtype_write(types[t], ein__dtype_read(EIN_F32, in + 1 + 4 * i), want);
+                assert_memory_equal(out + 1 + 2 * i, want, 2);
+            }
+        }
+    }
+}
+
 static void test_integers(void **state)
 {
     (void)state;
@@ -89,6 +123,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_halves), cmocka_unit_test(test_every_half_reads_back),
-        cmocka_unit_test(test_bf16_is_the_upper_half_of_f32), cmocka_unit_test(test_integers)};
+        cmocka_unit_test(test_bf16_is_the_upper_half_of_f32), cmocka_unit_test(test_many_at_once),
+        cmocka_unit_test(test_integers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
