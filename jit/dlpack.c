@@ -14,14 +14,16 @@ struct DLTensor {
     uint64_t byte_offset;
 };
 
-enum { DL_CPU = 1, DL_CUDA_HOST = 3, DL_INT = 0, DL_FLOAT = 2 };
+enum { DL_CPU = 1, DL_CUDA_HOST = 3 };
 
-static ein_dtype tensor_dtype(const struct DLTensor *t)
+/* DLDataTypeCode and bits of every element type. */
+static const struct { uint8_t code, bits; } types[] = {
+    [EIN_F32] = {2, 32}, [EIN_F64] = {2, 64}, [EIN_F16] = {2, 16}, [EIN_BF16] = {4, 16},
+    [EIN_I8] = {0, 8},   [EIN_I32] = {0, 32}, [EIN_I64] = {0, 64}, [EIN_BOOL] = {6, 8}};
+
+static bool is_of_type(const struct DLTensor *t, ein_dtype d)
 {
-    if (t->dtype.lanes != 1) return 0;
-    if (t->dtype.code == DL_FLOAT && t->dtype.bits == 32) return EIN_F32;
-    if (t->dtype.code == DL_INT && t->dtype.bits == 32) return EIN_I32;
-    return t->dtype.code == DL_INT && t->dtype.bits == 64 ? EIN_I64 : 0;
+    return ein__dtype_built(d) && t->dtype.code == types[d].code && t->dtype.bits == types[d].bits && t->dtype.lanes == 1;
 }
 
 /* Of one element or none: the strides say nothing. */
@@ -45,7 +47,7 @@ static ein_status check_tensor(ein_run *r, const char *name, const struct DLTens
     if (t->device.type != DL_CPU && t->device.type != DL_CUDA_HOST)
         return ein__fail(e, EIN_INVALID, "'%s': the tensor lies on a device of type %d, not on the CPU", name,
                          (int)t->device.type);
-    if (tensor_dtype(t) != info->dtype)
+    if (!is_of_type(t, info->dtype))
         return ein__fail(e, EIN_DTYPE, "'%s': the tensor's type has code %d, %d bits, %d lanes; %s is declared", name,
                          t->dtype.code, t->dtype.bits, t->dtype.lanes, ein__dtype_name(info->dtype));
     if (t->ndim > 0 && t->shape == NULL) return ein__fail(e, EIN_INVALID, "'%s': the tensor has no shape", name);

@@ -85,7 +85,9 @@ static ein_status check_bytes(ein_run *r, const char *kind, const char *name, va
     const value_info *info = &r->p->graph.values.items[v];
     i64 want = ein__value_numel(&r->p->graph, v) * ein__dtype_bytes(info->dtype);
     if ((i64)bytes != want)
-        return ein__fail(&r->error, EIN_SHAPE, "%s '%s': %zu bytes bound, %lld expected", kind, name, bytes, (long long)want);
+        return ein__fail(&r->error, EIN_SHAPE, "%s '%s': %zu bytes bound, %lld expected: %lld elements of %s, %lld each", kind,
+                         name, bytes, (long long)want, (long long)ein__value_numel(&r->p->graph, v),
+                         ein__dtype_name(info->dtype), (long long)ein__dtype_bytes(info->dtype));
     if (data == NULL && want > 0) return ein__fail(&r->error, EIN_INVALID, "%s '%s': no memory bound", kind, name);
     return EIN_OK;
 }
@@ -245,25 +247,33 @@ static void tame_scalars(ein_run *r)
     }
 }
 
-/* Indices of an embedding that come straight from an input are checked here; kernels read no row for others. */
+/* Every id of input `leaf` is one of the gather's table. */
+static ein_status check_ids(ein_run *r, const node *n, int leaf)
+{
+    const graph *g = &r->p->graph;
+    const char *ids = r->inputs[leaf];
+    value v = g->leaves.items[leaf].value;
+    ein_dtype dtype = g->values.items[v].dtype;
+    i64 rows = n->spec.labels[GATHER_V].extent, bytes = ein__dtype_bytes(dtype), id;
+    for (i64 k = 0; k < ein__value_numel(g, v); k++) {
+        ein__dtype_convert(EIN_I64, &id, dtype, ids + k * bytes, 1);
+        if (id < 0 || id >= rows)
+            return ein__fail(&r->error, EIN_INVALID, "%s: id %lld at place %lld of '%s' is not in a table of %lld rows", n->name,
+                             (long long)id, (long long)k, ein__leaf_name(r->p, &g->leaves.items[leaf], 0), (long long)rows);
+    }
+    return EIN_OK;
+}
+
+/* Indices that come straight from an input are checked here; kernels read nothing for others. A map of ids has all of
+ * them, in some order. */
 static ein_status ids_fit(ein_run *r)
 {
     const graph *g = &r->p->graph;
     for (int i = 0; i < g->nodes.n; i++) {
         const node *n = &g->nodes.items[i];
-        if (n->id_operand < 0) continue;
-        value v = ein__value_source(g, n->operands[n->id_operand]);
-        const value_info *info = &g->values.items[v];
-        if (info->kind != VALUE_LEAF || g->leaves.items[info->owner].kind != LEAF_INPUT) continue;
-        const void *ids = r->inputs[info->owner];
-        i64 rows = n->spec.labels[n->id_label].extent;
-        for (i64 k = 0; k < ein__value_numel(g, v); k++) {
-            i64 id = info->dtype == EIN_I32 ? ((const int32_t *)ids)[k] : ((const i64 *)ids)[k];
-            if (id < 0 || id >= rows)
-                return ein__fail(&r->error, EIN_INVALID, "%s: id %lld at place %lld of '%s' is not in a table of %lld rows",
-                                 n->name, (long long)id, (long long)k, ein__leaf_name(r->p, &g->leaves.items[info->owner], 0),
-                                 (long long)rows);
-        }
+        if (n->kind != OP_GATHER) continue;
+        const value_info *info = &g->values.items[ein__value_source(g, n->operands[0])];
+        if (info->kind == VALUE_LEAF && g->leaves.items[info->owner].kind == LEAF_INPUT) TRY(check_ids(r, n, info->owner));
     }
     return EIN_OK;
 }

@@ -46,10 +46,10 @@ static void refused_bindings(void **state)
     refuse_run(r, ein_run_input(r, "idz", ids, 16), EIN_INVALID, "the program has no input 'idz'");
     refuse_run(r, ein_run_input(r, "table", ids, 16), EIN_INVALID, "the program has no input 'table'");
     refuse_run(r, ein_run_input(r, NULL, ids, 16), EIN_INVALID, "the program has no input '(null)'");
-    refuse_run(r, ein_run_input(r, "ids", ids, 8), EIN_SHAPE, "input 'ids': 8 bytes bound, 16 expected");
+    refuse_run(r, ein_run_input(r, "ids", ids, 8), EIN_SHAPE, "input 'ids': 8 bytes bound, 16 expected: 2 elements of i64, 8 each");
     refuse_run(r, ein_run_input(r, "ids", NULL, 16), EIN_INVALID, "input 'ids': no memory bound");
     refuse_run(r, ein_run_output(r, "ids", rows, 16), EIN_INVALID, "the program has no output 'ids'");
-    refuse_run(r, ein_run_output(r, "rows", rows, 25), EIN_SHAPE, "output 'rows': 25 bytes bound, 24 expected");
+    refuse_run(r, ein_run_output(r, "rows", rows, 25), EIN_SHAPE, "output 'rows': 25 bytes bound, 24 expected: 6 elements of f32, 4 each");
     refuse_run(r, ein_run_output(r, "rows", NULL, 24), EIN_INVALID, "output 'rows': no memory bound");
     refuse_run(r, ein_run_output(r, NULL, rows, 24), EIN_INVALID, "the program has no output '(null)'");
     refuse_run(r, ein_run_scalar(r, "x", 1), EIN_INVALID, "the program has no scalar 'x'");

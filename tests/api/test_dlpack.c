@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors of other libraries at the border. The structs here are DLPack's, written from its specification. */
+#include "core/tensor/dtype.h"
 #include "tests/api/fixture.h"
 
 typedef struct DLDevice { int32_t device_type, device_id; } DLDevice;
@@ -84,6 +85,40 @@ static void strides_that_say_nothing(void **state)
     session_close(&s);
 }
 
+/* Codes and bits as dlpack.h numbers them. */
+static void all_types(void **state)
+{
+    static const struct { ein_dtype dtype; DLDataType type; int bytes; } types[] = {
+        {EIN_F32, {FLOAT, 32, 1}, 4}, {EIN_F64, {FLOAT, 64, 1}, 8}, {EIN_F16, {FLOAT, 16, 1}, 2}, {EIN_BF16, {4, 16, 1}, 2},
+        {EIN_I8, {INT, 8, 1}, 1},     {EIN_I32, {INT, 32, 1}, 4},   {EIN_I64, {INT, 64, 1}, 8},   {EIN_BOOL, {6, 8, 1}, 1}};
+    char line[120];
+    (void)state;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        unsigned char x[5 * 8], y[5 * 8] = {0};
+        session s;
+        session_open(&s, "host:2");
+        ein_output(s.g, "y", ein_input(s.g, "x", types[i].dtype, SHAPE(5)));
+        session_start(&s);
+        struct DLTensor in = tensor(x, 1, (int64_t[]){5}), out = tensor(y, 1, (int64_t[]){5});
+        for (size_t k = 0; k < sizeof x; k++) x[k] = (unsigned char)(k * 29 + 3);
+        in.dtype = out.dtype = types[(i + 1) % 8].type;
+        assert_int_equal(ein_run_input_dlpack(s.r, "x", &in), EIN_DTYPE);
+        assert_int_equal(ein_run_output_dlpack(s.r, "y", &out), EIN_DTYPE);
+        in.dtype = out.dtype = types[i].type;
+        assert_int_equal(ein_run_input_dlpack(s.r, "x", &in), EIN_OK);
+        assert_int_equal(ein_run_output_dlpack(s.r, "y", &out), EIN_OK);
+        session_once(&s);
+        assert_memory_equal(x, y, 5 * (size_t)types[i].bytes);
+        assert_int_equal(y[5 * types[i].bytes - 1], x[5 * types[i].bytes - 1]);
+        if (types[i].bytes < 8) assert_int_equal(y[5 * types[i].bytes], 0);
+        assert_int_equal(ein_run_input(s.r, "x", x, 3), EIN_SHAPE);
+        snprintf(line, sizeof line, "input 'x': 3 bytes bound, %d expected: 5 elements of %s, %d each", 5 * types[i].bytes,
+                 ein__dtype_name(types[i].dtype), types[i].bytes);
+        assert_string_equal(ein_run_error(s.r), line);
+        session_close(&s);
+    }
+}
+
 #define REFUSED(status, line, change)                                               \
     do {                                                                            \
         struct DLTensor t = tensor(x, 2, shape);                                    \
@@ -132,6 +167,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(taken), cmocka_unit_test(strides_that_say_nothing), cmocka_unit_test(refused),
+        cmocka_unit_test(all_types),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
