@@ -56,6 +56,33 @@ static ein_status own_strings(ein_program *p)
     return EIN_OK;
 }
 
+/* The merge, or one like it whose narrow partials travel in f32. */
+static ein_status widen_merge(arena *a, const merge **m)
+{
+    merge *wide;
+    bool narrow = false;
+    for (int i = 0; *m != NULL && i < (*m)->n_states; i++)
+        narrow = narrow || (*m)->wire[i] == EIN_BF16 || (*m)->wire[i] == EIN_F16;
+    if (!narrow) return EIN_OK;
+    NEW(a, wide, 1);
+    *wide = **m;
+    for (int i = 0; i < wide->n_states; i++)
+        if (wide->wire[i] == EIN_BF16 || wide->wire[i] == EIN_F16) wide->wire[i] = EIN_F32;
+    *m = wide;
+    return EIN_OK;
+}
+
+/* The option `wire`. The key has it: merges are in the graph's. */
+static ein_status widen_wires(ein_program *p)
+{
+    for (int i = 0; i < p->graph.nodes.n; i++) {
+        node *n = &p->graph.nodes.items[i];
+        TRY(widen_merge(&p->arena, &n->spec.merge));
+        for (int k = 0; k < n->n_stages; k++) TRY(widen_merge(&p->arena, &n->stages[k].merge));
+    }
+    return EIN_OK;
+}
+
 static bool leaf_lives(const graph *g, int user_leaf)
 {
     for (int i = 0; i < g->leaves.n; i++)
@@ -120,6 +147,7 @@ static ein_status use_form(compilation *k, const graph *user, bool rolled)
     *g = (graph){0};
     TRY(rolled ? ein__canonicalize(user, g, k->e) : ein__canonicalize_flat(user, g, k->e));
     TRY(own_strings(k->p));
+    if (k->o->wire == EIN_F32) TRY(widen_wires(k->p));
     TRY(ein__graph_check(g, k->e));
     if (k->o->weights != NULL) TRY(ein__weights_check(k->p, k->o->weights, k->e));
     k->apart = false;
@@ -351,6 +379,9 @@ ein_status ein_compile(ein_program **out, ein_context *c, const ein_graph *g, co
     compilation k = {.c = c, .o = options != NULL ? options : &defaults, .e = &c->error};
     if ((k.o->weights != NULL && k.o->weights->context != c) || (k.o->state != NULL && k.o->state->context != c))
         return ein__fail(&c->error, EIN_INVALID, "compile: weights or state belong to another context");
+    if (k.o->wire != 0 && k.o->wire != EIN_F32)
+        return ein__fail(&c->error, EIN_DTYPE, "compile: wire is %d (%s); 0 or EIN_F32", (int)k.o->wire,
+                         ein__dtype_name(k.o->wire));
     k.p = ein__calloc(1, sizeof *k.p);
     if (k.p == NULL) return ein__fail(&c->error, EIN_NO_MEMORY, "out of memory for a program");
     k.p->context = c;
