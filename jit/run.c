@@ -247,14 +247,14 @@ static void tame_scalars(ein_run *r)
     }
 }
 
-/* Every id of input `leaf` is one of the gather's table. */
+/* Every id of input `leaf` is a value of the label that it stands for. */
 static ein_status check_ids(ein_run *r, const node *n, int leaf)
 {
     const graph *g = &r->p->graph;
     const char *ids = r->inputs[leaf];
     value v = g->leaves.items[leaf].value;
     ein_dtype dtype = g->values.items[v].dtype;
-    i64 rows = n->spec.labels[GATHER_V].extent, bytes = ein__dtype_bytes(dtype), id;
+    i64 rows = n->spec.labels[n->id_label].extent, bytes = ein__dtype_bytes(dtype), id;
     for (i64 k = 0; k < ein__value_numel(g, v); k++) {
         ein__dtype_convert(EIN_I64, &id, dtype, ids + k * bytes, 1);
         if (id < 0 || id >= rows)
@@ -271,8 +271,8 @@ static ein_status ids_fit(ein_run *r)
     const graph *g = &r->p->graph;
     for (int i = 0; i < g->nodes.n; i++) {
         const node *n = &g->nodes.items[i];
-        if (n->kind != OP_GATHER) continue;
-        const value_info *info = &g->values.items[ein__value_source(g, n->operands[0])];
+        if (n->id_operand < 0) continue;
+        const value_info *info = &g->values.items[ein__value_source(g, n->operands[n->id_operand])];
         if (info->kind == VALUE_LEAF && g->leaves.items[info->owner].kind == LEAF_INPUT) TRY(check_ids(r, n, info->owner));
     }
     return EIN_OK;

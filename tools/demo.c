@@ -23,14 +23,15 @@ typedef struct demo {
     bool json;
 } demo;
 
-static double difference(const workload *w, float *const *a, float *const *b)
+static double difference(const workload *w, void *const *a, void *const *b)
 {
     double d = 0, norm = 0;
     const graph *g = &w->graph->g;
     for (int i = 0; i < g->outputs.n; i++) {
-        i64 n = ein__value_numel(g, g->outputs.items[i].value);
-        for (i64 k = 0; k < n; k++) {
-            double x = a[i][k], y = b[i][k];
+        ein_dtype dtype = g->values.items[g->outputs.items[i].value].dtype;
+        i64 bytes = ein__dtype_bytes(dtype), n = ein__value_numel(g, g->outputs.items[i].value) * bytes;
+        for (i64 k = 0; k < n; k += bytes) {
+            double x = ein__dtype_read(dtype, (char *)a[i] + k), y = ein__dtype_read(dtype, (char *)b[i] + k);
             d += (x - y) * (x - y);
             norm += x * x;
         }

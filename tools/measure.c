@@ -14,7 +14,7 @@ typedef struct protocol {
     workload *work;
     const char *machine, *cache_dir, *plan;
     int repeat;
-    float **first; /* outputs of the first run */
+    void **first; /* outputs of the first run */
     measure *out;
 } protocol;
 
@@ -30,7 +30,8 @@ static ein_status keep_first(protocol *p)
     int n = p->work->graph->g.outputs.n;
     NEW(&p->out->arena, p->first, n);
     for (int i = 0; i < n; i++) {
-        NEW(&p->out->arena, p->first[i], s->bytes[i] / sizeof(float));
+        p->first[i] = ein__arena_get(&p->out->arena, s->bytes[i], 1);
+        if (p->first[i] == NULL) return EIN_NO_MEMORY;
         memcpy(p->first[i], s->outputs[i], s->bytes[i]);
     }
     return EIN_OK;

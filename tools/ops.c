@@ -162,6 +162,27 @@ static ein_tensor make_pad(ein_graph *g, ein_dtype d)
 static ein_tensor make_roll(ein_graph *g, ein_dtype d) { return ein_roll(g, matrix(g, d, "x"), 3, 1); }
 static ein_tensor make_flip(ein_graph *g, ein_dtype d) { return ein_flip(g, matrix(g, d, "x"), 1, (int[]){1}); }
 
+/* ---- indices and new values ---- */
+
+static ein_tensor ids_of(ein_graph *g, int rank) { return ein_input(g, "ids", EIN_I64, rank, SHAPE(8, 8)); }
+static ein_tensor make_index_select(ein_graph *g, ein_dtype d)
+{
+    return ein_index_select(g, matrix(g, d, "x"), 0, ids_of(g, 1));
+}
+static ein_tensor make_gather(ein_graph *g, ein_dtype d)
+{
+    return ein_gather(g, matrix(g, d, "x"), 1, ids_of(g, 2));
+}
+static ein_tensor make_scatter_add(ein_graph *g, ein_dtype d)
+{
+    return ein_scatter_add(g, matrix(g, d, "x"), 1, ids_of(g, 2), matrix(g, d, "source"));
+}
+static ein_tensor make_one_hot(ein_graph *g, ein_dtype d) { return ein_one_hot(g, ids_of(g, 1), 8, d); }
+static ein_tensor make_full(ein_graph *g, ein_dtype d) { return ein_full(g, d, 2, SHAPE(8, 8), 1); }
+static ein_tensor make_arange(ein_graph *g, ein_dtype d) { return ein_arange(g, d, 8, 0, 1); }
+static ein_tensor make_tril(ein_graph *g, ein_dtype d) { return ein_tril(g, matrix(g, d, "x"), 0); }
+static ein_tensor make_triu(ein_graph *g, ein_dtype d) { return ein_triu(g, matrix(g, d, "x"), 0); }
+
 static const struct op {
     const char *name;
     ein_tensor (*make)(ein_graph *g, ein_dtype d);
@@ -202,6 +223,14 @@ static const struct op {
     {"pad", make_pad},
     {"roll", make_roll},
     {"flip", make_flip},
+    {"index_select", make_index_select},
+    {"gather", make_gather},
+    {"scatter_add", make_scatter_add},
+    {"one_hot", make_one_hot},
+    {"full", make_full},
+    {"arange", make_arange},
+    {"tril", make_tril},
+    {"triu", make_triu},
 };
 
 static void print_merges(const node *n, text *out)

@@ -33,7 +33,8 @@ static ein_status make_outputs(session *s)
     NEW(&s->arena, s->bytes, g->outputs.n);
     for (int i = 0; i < g->outputs.n; i++) {
         s->bytes[i] = workload_bytes(g, g->outputs.items[i].value);
-        NEW(&s->arena, s->outputs[i], s->bytes[i] / sizeof(float));
+        s->outputs[i] = ein__arena_get(&s->arena, s->bytes[i], 1);
+        if (s->outputs[i] == NULL) return EIN_NO_MEMORY;
     }
     return EIN_OK;
 }
@@ -90,9 +91,9 @@ static ein_status prime(session *s, const prepared *p, arena *a)
         TRY(ein_run_input(p->run, name, s->work->rows[i], (size_t)rows * sizeof(float)));
     }
     for (int i = 0; i < prime->outputs.n; i++) {
-        float *ignored;
+        char *ignored;
         size_t bytes = workload_bytes(prime, prime->outputs.items[i].value);
-        NEW(a, ignored, bytes / sizeof *ignored);
+        NEW(a, ignored, bytes);
         TRY(ein_run_output(p->run, prime->outputs.items[i].name, ignored, bytes));
     }
     TRY(ein_run_state(p->run, s->state));

@@ -12,7 +12,7 @@ typedef struct session {
     ein_context *context;
     ein_weights *weights;
     ein_state *state;     /* made with the first program, if the graph has states */
-    float **outputs;      /* per output of the graph: what the last run wrote */
+    void **outputs;       /* per output of the graph: what the last run wrote */
     size_t *bytes;        /* of each */
     double prime_seconds; /* spent on filling new states */
     char message[256];    /* of the last failure */

@@ -160,7 +160,7 @@ static ein_status evaluate(workload *w, arena *a, double **f64, double **f32)
     return ein__reference_f32(g, &b, f32, &w->error);
 }
 
-static ein_status check(workload *w, arena *a, float *const *outputs, verdict *out)
+static ein_status check(workload *w, arena *a, void *const *outputs, verdict *out)
 {
     const graph *g = &w->graph->g;
     double **f64, **f32;
@@ -169,10 +169,9 @@ static ein_status check(workload *w, arena *a, float *const *outputs, verdict *o
     TRY(evaluate(w, a, f64, f32));
     *out = (verdict){.ok = true};
     for (int i = 0; i < g->outputs.n; i++) {
-        const value_info *v = &g->values.items[g->outputs.items[i].value];
-        i64 width = v->rank > 0 ? v->shape[v->rank - 1] : 1;
-        i64 rows = width > 0 ? ein__value_numel(g, g->outputs.items[i].value) / width : 0;
-        comparison c = ein__compare(outputs[i], f64[i], f32[i], rows, width, 1e-5);
+        comparable how;
+        TRY(ein__comparable(g, g->outputs.items[i].value, &how));
+        comparison c = ein__compare(&how, outputs[i], f64[i], f32[i], ein__tolerance(how.precision));
         /* A NaN must survive the maximum. */
         if (!(c.norm_error <= out->error)) out->error = c.norm_error;
         if (!(c.worst_row <= out->worst_row)) out->worst_row = c.worst_row;
@@ -181,7 +180,7 @@ static ein_status check(workload *w, arena *a, float *const *outputs, verdict *o
     return EIN_OK;
 }
 
-ein_status workload_check(workload *w, float *const *outputs, verdict *out)
+ein_status workload_check(workload *w, void *const *outputs, verdict *out)
 {
     arena a = {0};
     ein_status status = check(w, &a, outputs, out);

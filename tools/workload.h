@@ -38,7 +38,7 @@ typedef struct verdict {
     bool ok;
 } verdict;
 
-/* Compare outputs (per output of the graph, f32) with the reference evaluator. */
-ein_status workload_check(workload *w, float *const *outputs, verdict *out);
+/* Compare outputs (per output of the graph) with the reference evaluator. */
+ein_status workload_check(workload *w, void *const *outputs, verdict *out);
 
 #endif

@@ -216,6 +216,7 @@ ein_status ein__node_start(graph *g, node *n, op_kind kind, const char *name, in
     n->kind = kind;
     n->name = name;
     n->attention.position = n->attention.length = n->scalar = n->append_t = n->append_s = -1;
+    n->id_operand = n->id_label = -1;
     n->spec.n_operands = n_operands;
     n->spec.n_results = 1;
     NEW(&g->arena, n->operands, n_operands);

@@ -46,6 +46,9 @@ static void visit(walk *w, int root, int *stack, int *next)
     }
 }
 
+enum { KEY_DTYPE = 0x300 };
+
+/* What looks alike has one signature: the same spec, body and attributes, and results of the same types. */
 static ein_status order_nodes(walk *w)
 {
     const graph *g = w->g;
@@ -64,7 +67,9 @@ static ein_status order_nodes(walk *w)
         if (g->nodes.items[i].kind == OP_APPEND) visit(w, i, stack, next);
     for (int i = 0; i < w->n; i++) {
         text key = {0};
-        ein__node_key(&g->nodes.items[w->seq[i]], &key);
+        const node *x = &g->nodes.items[w->seq[i]];
+        ein__node_key(x, &key);
+        for (int r = 0; r < x->spec.n_results; r++) ein__key_int(&key, KEY_DTYPE, g->values.items[x->results[r]].dtype);
         w->signature[w->seq[i]] = ein__hash(key.bytes, key.n, 0);
         ein_status s = ein__text_status(&key);
         ein__text_free(&key);

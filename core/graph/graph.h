@@ -93,6 +93,8 @@ typedef struct node {
      * indices[i]. */
     int n_indices;
     int indices[MAX_INDICES];
+    int id_operand, id_label; /* the operand, if an input, must hold values of the label: an id outside fails the run.
+                                 -1: none */
     /* OP_MAP: what a point gives to each state of the merge (no merge: the result). OP_ROW: body[0] is the result;
      * arguments: operands, indices, then all statistics, stage after stage. */
     expr body[MAX_STATES];

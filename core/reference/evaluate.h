@@ -4,25 +4,50 @@
 #ifndef CORE_REFERENCE_EVALUATE_H
 #define CORE_REFERENCE_EVALUATE_H
 
+#include <string.h>
+
 #include "core/reference/reference.h"
 
-typedef enum storage { STORE_F32, STORE_F64, STORE_I32, STORE_I64 } storage;
-
-/* Leaves stay in their own dtype and are converted where they are read. */
+/* Leaves stay in their own dtype and are converted where they are read; so do integers and bools, and what was only
+ * moved. Computed floats are in the precision of the evaluation. */
 typedef struct tensor {
     const void *data;
     void *owned; /* data, if the evaluator made it */
-    storage storage;
+    ein_dtype storage;
 } tensor;
 
-i64 ein__storage_bytes(storage s);
 /* Not rounded to the precision of the evaluation. */
 double ein__tensor_load(const tensor *t, i64 i);
+/* Exact; of integers and bools only. */
+i64 ein__tensor_whole(const tensor *t, i64 i);
+
+static inline float bf16_value(uint16_t u)
+{
+    uint32_t bits = (uint32_t)u << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The bits moved to f32's places are too small by the difference of the exponents' biases, 127 - 15. */
+static inline float f16_value(uint16_t u)
+{
+    uint32_t bits = (uint32_t)(u & 0x7fff) << 13, sign = (uint32_t)(u & 0x8000) << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    x *= 0x1p112f;
+    memcpy(&bits, &x, sizeof x);
+    if ((u & 0x7c00) == 0x7c00) bits = 0x7f800000 | (uint32_t)(u & 0x3ff) << 13; /* infinity, NaN */
+    bits |= sign;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
 
 typedef struct evaluation {
     const graph *g;
     const reference_bindings *b;
     error *e;
+    ein_dtype real; /* its precision, EIN_F64 or EIN_F32 */
     int threads;
     int n_needed;      /* nodes that the outputs need */
     bool *needed;      /* per node */
@@ -31,12 +56,13 @@ typedef struct evaluation {
 } evaluation;
 
 /* Free with ein__evaluation_free even on failure. */
-ein_status ein__evaluation_make(evaluation *v, const graph *g, const reference_bindings *b, error *e);
+ein_status ein__evaluation_make(evaluation *v, const graph *g, const reference_bindings *b, ein_dtype real, error *e);
 void ein__evaluation_free(evaluation *v);
 /* Free the values that node `at` read or wrote last. */
 void ein__evaluation_release(evaluation *v, int at);
-/* Give a result its storage; zeros. */
-ein_status ein__evaluation_result(evaluation *v, const node *n, int result, storage s);
+/* Give a result its storage, zeros: what its dtype is computed in, or (`as`) a given one. */
+ein_status ein__evaluation_result(evaluation *v, const node *n, int result);
+ein_status ein__evaluation_result_as(evaluation *v, const node *n, int result, ein_dtype storage);
 /* Value of a run-time scalar; 0 for scalar -1. */
 i64 ein__evaluation_scalar(const evaluation *v, int scalar);
 
@@ -52,7 +78,7 @@ typedef struct frame {
     int n_labels;
     i64 extent[MAX_LABELS];
     bool partial; /* the box is not the whole label space */
-    int n_maps;   /* `count` operands from `first`, then the results */
+    int n_maps;   /* `count` operands from `first`, the results, then the node's indices: offset = label */
     affine *maps;
 } frame;
 
@@ -62,6 +88,17 @@ void ein__frame_free(frame *f);
 i64 ein__frame_points(const frame *f, uint32_t labels);
 /* out[i] = offset of map `m` at point i of `labels`, without the base. */
 void ein__frame_offsets(const frame *f, int m, uint32_t labels, i64 *out);
+
+/* An expression with the type of each of its nodes. */
+typedef struct body {
+    const expr *x;
+    const bool *exact; /* per node: all under it is integer arithmetic, to be done in i64 */
+    bool whole;        /* the value is an integer */
+    bool floats;       /* nothing in it is: no argument of an integer type */
+} body;
+
+/* `types` per argument. On `a`; nothing for an expression of no nodes. */
+ein_status ein__body_make(arena *a, const expr *x, const ein_dtype *types, body *out);
 
 /* An odometer over the points of some labels, the first label slowest, that carries one offset per map. */
 typedef struct walk {

@@ -10,15 +10,18 @@
 #include "core/base/alloc.h"
 #include "core/reference/evaluate.h"
 
-i64 ein__storage_bytes(storage s) { return s == STORE_F32 || s == STORE_I32 ? 4 : 8; }
-
 double ein__tensor_load(const tensor *t, i64 i)
 {
+    return ein__dtype_read(t->storage, (const char *)t->data + i * ein__dtype_bytes(t->storage));
+}
+
+i64 ein__tensor_whole(const tensor *t, i64 i)
+{
     switch (t->storage) {
-    case STORE_F32: return (double)((const float *)t->data)[i];
-    case STORE_F64: return ((const double *)t->data)[i];
-    case STORE_I32: return ((const int32_t *)t->data)[i];
-    default: return (double)((const i64 *)t->data)[i];
+    case EIN_I64: return ((const i64 *)t->data)[i];
+    case EIN_I32: return ((const int32_t *)t->data)[i];
+    case EIN_I8: return ((const int8_t *)t->data)[i];
+    default: return ((const uint8_t *)t->data)[i];
     }
 }
 
@@ -41,7 +44,6 @@ static void find_needed(evaluation *v)
 
 static ein_status bind_leaf(evaluation *v, int i)
 {
-    static const storage stores[] = {[EIN_F32] = STORE_F32, [EIN_I32] = STORE_I32, [EIN_I64] = STORE_I64};
     const leaf *l = &v->g->leaves.items[i];
     ein_dtype d = v->g->values.items[l->value].dtype;
     const void *data = v->b->leaves != NULL ? v->b->leaves[i] : NULL;
@@ -53,7 +55,7 @@ static ein_status bind_leaf(evaluation *v, int i)
     if (data == NULL && ein__value_numel(v->g, l->value) > 0) {
         return ein__fail(v->e, EIN_INVALID, "reference: %s is not bound", l->name);
     }
-    v->values[l->value] = (tensor){data, NULL, stores[d]};
+    v->values[l->value] = (tensor){data, NULL, d};
     return EIN_OK;
 }
 
@@ -63,9 +65,10 @@ static int count_threads(int asked)
     return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : (int)n;
 }
 
-ein_status ein__evaluation_make(evaluation *v, const graph *g, const reference_bindings *b, error *e)
+ein_status ein__evaluation_make(evaluation *v, const graph *g, const reference_bindings *b, ein_dtype real, error *e)
 {
     memset(v, 0, sizeof *v);
+    v->real = real;
     v->g = g;
     v->b = b;
     v->e = e;
@@ -108,12 +111,18 @@ void ein__evaluation_release(evaluation *v, int at)
     }
 }
 
-ein_status ein__evaluation_result(evaluation *v, const node *n, int result, storage s)
+ein_status ein__evaluation_result(evaluation *v, const node *n, int result)
+{
+    ein_dtype d = v->g->values.items[n->results[result]].dtype;
+    return ein__evaluation_result_as(v, n, result, ein__dtype_is_float(d) ? v->real : d);
+}
+
+ein_status ein__evaluation_result_as(evaluation *v, const node *n, int result, ein_dtype storage)
 {
     tensor *t = &v->values[n->results[result]];
     i64 numel = ein__value_numel(v->g, n->results[result]);
-    t->storage = s;
-    t->data = t->owned = ein__calloc((size_t)numel, (size_t)ein__storage_bytes(s));
+    t->storage = storage;
+    t->data = t->owned = ein__calloc((size_t)numel, (size_t)ein__dtype_bytes(storage));
     if (t->owned != NULL) return EIN_OK;
     return ein__fail(v->e, EIN_NO_MEMORY, "reference: %s: no memory for %lld elements", n->name,
                      (long long)numel);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Index maps as affine functions. A map is linear in its labels, so a label has one stride in each tensor
- * however many terms name it. The only thing that is not linear is the edge of a TERM_RANGE; as each edge
- * bounds a single label, the points at which all operands exist are a box, and no point is tested. */
+ * however many terms name it, windows too. The only thing that is not linear is the edge of a TERM_RANGE; as
+ * each edge bounds a single label, the points at which all operands exist are a box, and no point is tested. */
 #include "core/base/alloc.h"
 #include "core/reference/evaluate.h"
 
@@ -17,6 +17,21 @@ static ein_status check_scalar(const evaluation *v, const node *n, const term *t
                      (long long)at, (long long)low, (long long)(low + last), (long long)t->extent);
 }
 
+/* A label that runs through its term one by one; the term's edges bound it. */
+static void add_label(const term *t, i64 shift, i64 stride, affine *a, i64 *lo, i64 *hi)
+{
+    a->stride[t->label] += stride;
+    if (lo[t->label] < -shift) lo[t->label] = -shift;
+    if (hi[t->label] > t->extent - shift) hi[t->label] = t->extent - shift;
+}
+
+/* A window is inside its term at all points. */
+static void add_window(const term *t, i64 stride, affine *a)
+{
+    a->stride[t->label] += t->step * stride;
+    if (t->label2 >= 0) a->stride[t->label2] += t->step2 * stride;
+}
+
 /* Adds the map's strides and base, and cuts the box [lo, hi) of label values where a range ends. */
 static ein_status add_map(const evaluation *v, const node *n, const index_map *m, affine *a, i64 *lo, i64 *hi)
 {
@@ -30,11 +45,8 @@ static ein_status add_map(const evaluation *v, const node *n, const index_map *m
             shift += at;
         }
         a->base += shift * stride;
-        if (t->kind != TERM_FIXED && t->label >= 0) {
-            a->stride[t->label] += stride;
-            if (lo[t->label] < -shift) lo[t->label] = -shift;
-            if (hi[t->label] > t->extent - shift) hi[t->label] = t->extent - shift;
-        }
+        if (t->kind == TERM_WINDOW) add_window(t, stride, a);
+        else if (t->kind != TERM_FIXED && t->label >= 0) add_label(t, shift, stride, a, lo, hi);
         stride *= t->extent;
     }
     return EIN_OK;
@@ -46,14 +58,15 @@ ein_status ein__frame_make(frame *f, const evaluation *v, const node *n, int fir
     i64 lo[MAX_LABELS] = {0}, hi[MAX_LABELS] = {0};
     memset(f, 0, sizeof *f);
     f->n_labels = s->n_labels;
-    f->n_maps = count + s->n_results;
+    f->n_maps = count + s->n_results + n->n_indices;
     f->maps = ein__calloc((size_t)f->n_maps, sizeof *f->maps);
     if (f->maps == NULL) return EIN_NO_MEMORY;
     for (int l = 0; l < s->n_labels; l++) hi[l] = s->labels[l].extent;
-    for (int i = 0; i < f->n_maps; i++) {
+    for (int i = 0; i < count + s->n_results; i++) {
         const index_map *m = i < count ? &s->operands[first + i] : &s->results[i - count];
         TRY(add_map(v, n, m, &f->maps[i], lo, hi));
     }
+    for (int i = 0; i < n->n_indices; i++) f->maps[count + s->n_results + i].stride[n->indices[i]] = 1;
     for (int l = 0; l < s->n_labels; l++) {
         f->extent[l] = hi[l] > lo[l] ? hi[l] - lo[l] : 0;
         f->partial |= f->extent[l] != s->labels[l].extent;

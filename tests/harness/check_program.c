@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The comparison knows how far rounding may carry a result: besides the plain f32 evaluation, the f64
- * evaluator is run on leaves that are moved by one unit in their last place. Where a sum cancels, both say
- * so. */
+/* The comparison knows how far rounding may carry a result: besides the plain evaluation, the f64 evaluator is run
+ * on leaves that are moved by one unit in their last place. Where a sum cancels, both say so. Outputs may be of
+ * several precisions, and a unit of bf16 says nothing of a result in f32: each precision has its own evaluations. */
 #include "tests/harness/check_program.h"
 
 #include <math.h>
@@ -23,8 +23,9 @@ typedef struct checker {
     ein_state *state;
     ein_run *run;
     const void **leaves;      /* with the states' contents before the run */
-    float **states;           /* per leaf; NULL for others */
-    float **outputs, **first; /* of this run; of the run before */
+    void **states;            /* per leaf; NULL for others */
+    void **outputs, **first;  /* of this run; of the run before */
+    comparable *how;          /* per output */
     double **want, **plain;   /* the reference, and it moved as far as rounding may */
 } checker;
 
@@ -42,6 +43,17 @@ static bool compile_fails(checker *k, const char *what)
 
 /* ---- the program -------------------------------------------------------------------------------------- */
 
+static size_t bytes_of(const graph *g, value v)
+{
+    return (size_t)(ein__value_numel(g, v) * ein__dtype_bytes(g->values.items[v].dtype));
+}
+
+static ein_status make_bytes(checker *k, value v, void **out)
+{
+    *out = ein__arena_get(&k->a, bytes_of(k->g, v), 1);
+    return *out != NULL ? EIN_OK : EIN_NO_MEMORY;
+}
+
 static ein_status make_arrays(checker *k)
 {
     const graph *g = k->g;
@@ -49,18 +61,21 @@ static ein_status make_arrays(checker *k)
     NEW(&k->a, k->states, g->leaves.n);
     NEW(&k->a, k->outputs, g->outputs.n);
     NEW(&k->a, k->first, g->outputs.n);
+    NEW(&k->a, k->how, g->outputs.n);
     NEW(&k->a, k->want, g->outputs.n);
     NEW(&k->a, k->plain, g->outputs.n);
     for (int i = 0; i < g->leaves.n; i++) {
         k->leaves[i] = k->c->graph->leaves[i];
         if (g->leaves.items[i].kind != LEAF_STATE) continue;
-        NEW(&k->a, k->states[i], ein__value_numel(g, g->leaves.items[i].value) + 1);
+        TRY(make_bytes(k, g->leaves.items[i].value, &k->states[i]));
         k->leaves[i] = k->states[i];
     }
     for (int i = 0; i < g->outputs.n; i++) {
-        i64 n = ein__value_numel(g, g->outputs.items[i].value) + 1;
-        NEW(&k->a, k->outputs[i], n);
-        NEW(&k->a, k->first[i], n);
+        value v = g->outputs.items[i].value;
+        i64 n = ein__value_numel(g, v) + 1;
+        TRY(make_bytes(k, v, &k->outputs[i]));
+        TRY(make_bytes(k, v, &k->first[i]));
+        TRY(ein__comparable(g, v, &k->how[i]));
         NEW(&k->a, k->want[i], n);
         NEW(&k->a, k->plain[i], n);
     }
@@ -115,11 +130,6 @@ static bool compile(checker *k)
 }
 
 /* ---- a run -------------------------------------------------------------------------------------------- */
-
-static size_t bytes_of(const graph *g, value v)
-{
-    return (size_t)(ein__value_numel(g, v) * ein__dtype_bytes(g->values.items[v].dtype));
-}
 
 /* Leaves and scalars that no output needs are not in the program. */
 static bool bind(checker *k, const i64 *scalars)
@@ -176,56 +186,86 @@ static bool run_again(checker *k, const i64 *scalars)
 
 /* ---- comparison --------------------------------------------------------------------------------------- */
 
-/* The leaves, each number moved by at most one unit in its last place; zeros stay. */
-static ein_status nudge_leaves(checker *k, dice *d, const void **out)
+/* A float's bits count its magnitude up. */
+static void nudge(ein_dtype d, char *x, int way)
+{
+    i64 bytes = ein__dtype_bytes(d), bits = 0;
+    memcpy(&bits, x, (size_t)bytes); /* little-endian */
+    double was = ein__dtype_read(d, x);
+    if (was == 0 || !isfinite(was)) return;
+    bits += (was > 0) == (way > 0) ? 1 : -1;
+    memcpy(x, &bits, (size_t)bytes);
+}
+
+/* The leaves, each number moved by at most one unit in its last place; zeros stay, and so do types whose unit is
+ * larger than that of `precision`. */
+static ein_status nudge_leaves(checker *k, ein_dtype precision, dice *d, const void **out)
 {
     for (int i = 0; i < k->g->leaves.n; i++) {
         const leaf *l = &k->g->leaves.items[i];
-        const float *from = k->leaves[i] != NULL ? k->leaves[i] : l->data;
-        i64 n = ein__value_numel(k->g, l->value);
-        float *x;
+        const void *from = k->leaves[i] != NULL ? k->leaves[i] : l->data;
+        ein_dtype dtype = k->g->values.items[l->value].dtype;
+        i64 n = ein__value_numel(k->g, l->value), bytes = ein__dtype_bytes(dtype);
+        void *x;
         out[i] = k->leaves[i];
-        if (k->g->values.items[l->value].dtype != EIN_F32 || from == NULL) continue;
-        NEW(&k->a, x, n + 1);
+        if (!ein__dtype_is_float(dtype) || bytes < ein__dtype_bytes(precision) || from == NULL) continue;
+        TRY(make_bytes(k, l->value, &x));
+        memcpy(x, from, (size_t)(n * bytes));
         for (i64 j = 0; j < n; j++) {
-            int way = from[j] != 0 ? dice_below(d, 3) : 0;
-            x[j] = way == 0 ? from[j] : nextafterf(from[j], way == 1 ? INFINITY : -INFINITY);
+            int way = ein__dtype_read(dtype, (char *)x + j * bytes) != 0 ? dice_below(d, 3) : 0;
+            if (way != 0) nudge(dtype, (char *)x + j * bytes, way == 1 ? 1 : -1);
         }
         out[i] = x;
     }
     return EIN_OK;
 }
 
-/* plain = want + the largest distance that any of the other evaluations has. */
-static ein_status evaluate(checker *k, const i64 *scalars, error *e)
+/* plain = want + the largest distance that any evaluation of that precision has. */
+static ein_status evaluate_nudged(checker *k, ein_dtype precision, const i64 *scalars, double **other, error *e)
 {
     const graph *g = k->g;
-    reference_bindings b = {.leaves = k->leaves, .scalars = scalars, .threads = 1};
-    double **other;
     dice d = dice_make(99, 0);
-    TRY(ein__reference_f64(g, &b, k->want, e));
-    TRY(ein__reference_f32(g, &b, k->plain, e));
-    NEW(&k->a, other, g->outputs.n);
-    for (int i = 0; i < g->outputs.n; i++)
-        NEW(&k->a, other[i], ein__value_numel(g, g->outputs.items[i].value) + 1);
     for (int n = 0; n < NUDGES; n++) {
         const void **leaves;
         NEW(&k->a, leaves, g->leaves.n);
-        TRY(nudge_leaves(k, &d, leaves));
-        b.leaves = leaves;
+        TRY(nudge_leaves(k, precision, &d, leaves));
+        reference_bindings b = {.leaves = leaves, .scalars = scalars, .threads = 1};
         TRY(ein__reference_f64(g, &b, other, e));
         for (int i = 0; i < g->outputs.n; i++)
-            for (i64 j = 0; j < ein__value_numel(g, g->outputs.items[i].value); j++)
+            for (i64 j = 0; k->how[i].precision == precision && j < ein__value_numel(g, g->outputs.items[i].value); j++)
                 if (fabs(other[i][j] - k->want[i][j]) > fabs(k->plain[i][j] - k->want[i][j]))
                     k->plain[i][j] = other[i][j];
     }
     return EIN_OK;
 }
 
-/* 1e-5 of the norm, or what rounding of the leaves alone does to it. */
-static double tolerance(const double *want, const double *plain, i64 n)
+static ein_status evaluate(checker *k, const i64 *scalars, error *e)
 {
-    double off = 0, norm = 0;
+    static const ein_dtype precisions[] = {EIN_F64, EIN_F32, EIN_F16, EIN_BF16};
+    const graph *g = k->g;
+    reference_bindings b = {.leaves = k->leaves, .scalars = scalars, .threads = 1};
+    double **other;
+    TRY(ein__reference_f64(g, &b, k->want, e));
+    TRY(ein__reference_f32(g, &b, k->plain, e));
+    NEW(&k->a, other, g->outputs.n);
+    for (int i = 0; i < g->outputs.n; i++) {
+        i64 n = ein__value_numel(g, g->outputs.items[i].value);
+        NEW(&k->a, other[i], n + 1);
+        /* Plain is f32 at best. */
+        if (k->how[i].precision == EIN_F64) memcpy(k->plain[i], k->want[i], (size_t)n * sizeof **k->plain);
+    }
+    for (int p = 0; p < 4; p++) {
+        bool any = false;
+        for (int i = 0; i < g->outputs.n; i++) any |= k->how[i].precision == precisions[p];
+        if (any) TRY(evaluate_nudged(k, precisions[p], scalars, other, e));
+    }
+    return EIN_OK;
+}
+
+/* What the precision allows by norm, or what rounding of the leaves alone does to it. */
+static double tolerance(const double *want, const double *plain, i64 n, ein_dtype precision)
+{
+    double off = 0, norm = 0, least = ein__tolerance(precision);
     for (i64 i = 0; i < n; i++) {
         double e = plain[i] - want[i];
         if (!isfinite(e)) continue;
@@ -233,27 +273,39 @@ static double tolerance(const double *want, const double *plain, i64 n)
         norm += want[i] * want[i];
     }
     double noise = norm > 0 ? 8 * sqrt(off / norm) : 8 * sqrt(off);
-    return noise > 1e-5 ? noise : 1e-5;
+    return noise > least ? noise : least;
+}
+
+/* Integers are equal, but where rounding of the floats behind them decides. */
+static void settle_integers(const void *result, double *want, const double *plain, i64 n, ein_dtype d)
+{
+    for (i64 j = 0; j < n; j++)
+        if (plain[j] != want[j]) want[j] = ein__dtype_read(d, (const char *)result + j * ein__dtype_bytes(d));
 }
 
 static bool compare_output(checker *k, int i)
 {
     const output *o = &k->g->outputs.items[i];
-    const value_info *v = &k->g->values.items[o->value];
-    i64 n = ein__value_numel(k->g, o->value), width = v->rank > 0 ? v->shape[v->rank - 1] : 1;
+    ein_dtype d = k->how[i].dtype;
+    i64 n = ein__value_numel(k->g, o->value), bytes = ein__dtype_bytes(d);
+    const char *result = k->outputs[i];
     if (n == 0) return true;
-    double most = tolerance(k->want[i], k->plain[i], n);
-    comparison c = ein__compare(k->outputs[i], k->want[i], k->plain[i], n / width, width, most);
+    if (!ein__dtype_is_float(d)) settle_integers(result, k->want[i], k->plain[i], n, d);
+    double most = tolerance(k->want[i], k->plain[i], n, k->how[i].precision);
+    comparison c = ein__compare(&k->how[i], result, k->want[i], k->plain[i], most);
     if (c.ok) return true;
     ein__text_add(k->why, "output '%s': error %.3g of the norm (%.3g is right), worst row %.3g", o->name,
                   c.norm_error, most, c.worst_row);
     i64 worst = 0;
-    for (i64 j = 0; j < n; j++)
-        if (!(fabs((double)k->outputs[i][j] - k->want[i][j]) <=
-              fabs((double)k->outputs[i][worst] - k->want[i][worst])))
-            worst = j;
+    double far = 0;
+    for (i64 j = 0; j < n; j++) {
+        double off = fabs(ein__dtype_read(d, result + j * bytes) - k->want[i][j]);
+        if (off <= far || isnan(far)) continue;
+        worst = j;
+        far = off;
+    }
     ein__text_add(k->why, "; element %lld is %.9g, should be %.9g", (long long)worst,
-                  (double)k->outputs[i][worst], k->want[i][worst]);
+                  ein__dtype_read(d, result + worst * bytes), k->want[i][worst]);
     return false;
 }
 

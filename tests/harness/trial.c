@@ -31,14 +31,21 @@ static int table_rows(const graph *g, value ids)
     return (int)rows;
 }
 
-static void fill_floats(const value_info *v, leaf_kind kind, dice *d, float *out, i64 n)
+static void fill_floats(const value_info *v, leaf_kind kind, dice *d, char *out, i64 n)
 {
     double fan_in = v->rank > 1 ? (double)v->shape[v->rank - 1] : 1;
     for (i64 i = 0; i < n; i++) {
         double x = dice_real(d);
         if (kind == LEAF_PARAMETER) x = v->rank == 1 ? 1 + 0.2 * x : 1.7 * x / sqrt(fan_in);
-        out[i] = (float)x;
+        ein__dtype_write(v->dtype, x, out + i * ein__dtype_bytes(v->dtype));
     }
+}
+
+static void fill_integers(ein_dtype type, int below, dice *d, char *out, i64 n)
+{
+    if (type == EIN_BOOL) below = 2;
+    if (type == EIN_I8 && below > 127) below = 127;
+    for (i64 i = 0; i < n; i++) ein__dtype_write(type, dice_below(d, below), out + i * ein__dtype_bytes(type));
 }
 
 static void *leaf_data(const graph *g, const leaf *l)
@@ -49,14 +56,8 @@ static void *leaf_data(const graph *g, const leaf *l)
     void *out = calloc((size_t)n + 1, (size_t)ein__dtype_bytes(v->dtype));
     assert_non_null(out);
     if (l->kind == LEAF_STATE) return out;
-    if (v->dtype == EIN_F32) fill_floats(v, l->kind, &d, out, n);
-    for (i64 i = 0; i < n && v->dtype != EIN_F32; i++) {
-        int id = dice_below(&d, table_rows(g, l->value));
-        if (v->dtype == EIN_I32)
-            ((int32_t *)out)[i] = id;
-        else
-            ((i64 *)out)[i] = id;
-    }
+    if (ein__dtype_is_float(v->dtype)) fill_floats(v, l->kind, &d, out, n);
+    else fill_integers(v->dtype, table_rows(g, l->value), &d, out, n);
     return out;
 }
 
@@ -214,15 +215,23 @@ void trial_bind(const trial *t, ein_run *r)
 
 static i64 output_numel(const graph *g, int i) { return ein__value_numel(g, g->outputs.items[i].value); }
 
-static void bind_outputs(const graph *g, ein_run *r, float *at)
+/* Bytes of an output, rounded up so that the next one is aligned for its type. */
+static size_t output_room(const graph *g, int i)
+{
+    ein_dtype d = g->values.items[g->outputs.items[i].value].dtype;
+    return (size_t)(output_numel(g, i) * ein__dtype_bytes(d) + 15) / 16 * 16;
+}
+
+static void bind_outputs(const graph *g, ein_run *r, char *at)
 {
     for (int i = 0; i < g->outputs.n; i++) {
-        GOOD(r, ein_run_output(r, g->outputs.items[i].name, at, (size_t)output_numel(g, i) * sizeof *at));
-        at += output_numel(g, i);
+        ein_dtype d = g->values.items[g->outputs.items[i].value].dtype;
+        GOOD(r, ein_run_output(r, g->outputs.items[i].name, at, (size_t)(output_numel(g, i) * ein__dtype_bytes(d))));
+        at += output_room(g, i);
     }
 }
 
-static ein_run *start_run(const trial *t, ein_program *p, ein_state *state, float *outputs)
+static ein_run *start_run(const trial *t, ein_program *p, ein_state *state, void *outputs)
 {
     ein_run *r = NULL;
     if (ein_run_create(&r, p) != EIN_OK) fail_msg("%s", ein_context_error(p->context));
@@ -232,17 +241,17 @@ static ein_run *start_run(const trial *t, ein_program *p, ein_state *state, floa
     return r;
 }
 
-static size_t outputs_numel(const graph *g)
+static size_t outputs_room(const graph *g)
 {
     size_t n = 0;
-    for (int i = 0; i < g->outputs.n; i++) n += (size_t)output_numel(g, i);
+    for (int i = 0; i < g->outputs.n; i++) n += output_room(g, i);
     return n;
 }
 
-float *trial_outputs(const trial *t, ein_program *p, ein_state *state, size_t *n)
+void *trial_outputs(const trial *t, ein_program *p, ein_state *state, size_t *n)
 {
-    *n = outputs_numel(&t->graph->g);
-    float *out = calloc(*n + 1, sizeof *out);
+    *n = outputs_room(&t->graph->g);
+    void *out = calloc(*n + 1, 1);
     assert_non_null(out);
     ein_run *r = start_run(t, p, state, out);
     GOOD(r, ein_run_once(r));
@@ -276,17 +285,16 @@ static references evaluate(const trial *t)
     return x;
 }
 
-static void compare(const graph *g, const float *result, const references *x)
+static void compare(const graph *g, const char *result, const references *x)
 {
     for (int i = 0; i < g->outputs.n; i++) {
-        const value_info *v = &g->values.items[g->outputs.items[i].value];
-        i64 n = output_numel(g, i),
-            width = v->rank > 0 && v->shape[v->rank - 1] > 0 ? v->shape[v->rank - 1] : 1;
-        comparison c = ein__compare(result, x->f64[i], x->f32[i], n / width, width, 1e-5);
+        comparable how;
+        assert_int_equal(ein__comparable(g, g->outputs.items[i].value, &how), EIN_OK);
+        comparison c = ein__compare(&how, result, x->f64[i], x->f32[i], ein__tolerance(how.precision));
         if (!c.ok)
             fail_msg("output %s: error %g by norm, worst row %g", g->outputs.items[i].name, c.norm_error,
                      c.worst_row);
-        result += n;
+        result += output_room(g, i);
     }
 }
 
@@ -309,8 +317,8 @@ static void check_tally(const ein_run *r, const ein_program *p)
 void trial_check(const trial *t, ein_program *p, ein_state *state)
 {
     const graph *g = &t->graph->g;
-    size_t n = outputs_numel(g);
-    float *first = calloc(n + 1, sizeof *first), *second = calloc(n + 1, sizeof *second);
+    size_t n = outputs_room(g);
+    char *first = calloc(n + 1, 1), *second = calloc(n + 1, 1);
     assert_true(first != NULL && second != NULL);
     ein_run *r = start_run(t, p, state, first);
     GOOD(r, ein_run_once(r));
@@ -320,7 +328,7 @@ void trial_check(const trial *t, ein_program *p, ein_state *state)
     bind_outputs(g, r, second);
     GOOD(r, ein_run_once(r));
     check_tally(r, p);
-    assert_memory_equal(first, second, n * sizeof *first);
+    assert_memory_equal(first, second, n);
     ein_run_free(r);
     free_references(g, &x);
     free(first);

@@ -8,7 +8,8 @@
 #include "ein.h"
 
 /* Data follow from a leaf's name and shape: two graphs that share names share data. Parameters and inputs are
- * small around 0, vectors around 1; integers are rows of the table that they look up; states are 0. */
+ * small around 0, vectors around 1, rounded to their type; integers are rows of the table that they look up; states
+ * are 0. */
 typedef struct trial {
     const ein_graph *graph; /* the caller's */
     void **leaves;          /* per leaf; NULL: a constant */
@@ -38,9 +39,10 @@ ein_program_stats program_stats(const ein_program *p);
 
 /* Bind inputs and scalars (outputs and state are the caller's to bind). */
 void trial_bind(const trial *t, ein_run *r);
-/* One run into fresh memory: the outputs one after the other, *n floats; free it. state may be NULL. */
-float *trial_outputs(const trial *t, ein_program *p, ein_state *state, size_t *n);
-/* One run, every output as good as the reference; then the same run again, the same bits. */
+/* One run into fresh memory: the outputs one after the other, each from a multiple of 16 bytes on, *n bytes in all;
+ * free it. state may be NULL. */
+void *trial_outputs(const trial *t, ein_program *p, ein_state *state, size_t *n);
+/* One run, every output as good as the reference and its type allow; then the same run again, the same bits. */
 void trial_check(const trial *t, ein_program *p, ein_state *state);
 /* Bytes that all devices touched elsewhere in the run. */
 i64 run_tally(const ein_run *r, int n_devices);

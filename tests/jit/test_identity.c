@@ -355,8 +355,8 @@ static int child(const char *cache)
     trial_add_weights(&t, w);
     ein_program *p =
         compile_program(c, g, &(ein_compile_options){.size = sizeof(ein_compile_options), .weights = w});
-    float *y = trial_outputs(&t, p, NULL, &n);
-    ein__hash_print(ein__hash(y, n * sizeof *y, 0), digits);
+    void *y = trial_outputs(&t, p, NULL, &n);
+    ein__hash_print(ein__hash(y, n, 0), digits);
     ein_program_stats s = program_stats(p);
     printf("%d searches, %d kernels compiled, %s\n", s.searches, s.compiles != 0 ? s.kernels : 0, digits);
     free(y);

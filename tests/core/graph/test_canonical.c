@@ -457,6 +457,29 @@ static void layers_that_differ(void **state)
 }
 
 /* Caches of layers roll with them; their bounds are one. */
+/* Three layers that round x on the way: to one type, or to another in the middle one. */
+static ein_tensor rounded(ein_graph *g, ein_dtype middle)
+{
+    ein_tensor x = IN(g, "x", 4);
+    for (int i = 0; i < 3; i++) {
+        ein_tensor half = ein_cast(g, ein_exp(g, x), i == 1 ? middle : EIN_F16);
+        x = ein_cast(g, ein_relu(g, half), EIN_F32);
+    }
+    ein_output(g, "y", x);
+    return x;
+}
+
+static void types_differ(void **state)
+{
+    (void)state;
+    ein_graph *g = new_graph();
+    rounded(g, EIN_F16);
+    assert_form(g, "4 nodes, loops 3x4");
+    g = new_graph();
+    rounded(g, EIN_BF16);
+    assert_form(g, "12 nodes, loops");
+}
+
 static void states_roll(void **state)
 {
     (void)state;
@@ -519,7 +542,8 @@ int main(void)
         cmocka_unit_test(layers_in_turn),    cmocka_unit_test(tapped_layer),
         cmocka_unit_test(other_width),       cmocka_unit_test(tied_weights),
         cmocka_unit_test(crossed_weights),   cmocka_unit_test(layers_that_differ),
-        cmocka_unit_test(states_roll),       cmocka_unit_test(deep),
+        cmocka_unit_test(types_differ),      cmocka_unit_test(states_roll),
+        cmocka_unit_test(deep),
         cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -168,7 +168,8 @@ static void check_attention(const attention_case *c, uint32_t *seed)
         assert_true(fabs(got[1][i] - want[i]) < 1e-5);
         plain[i] = (float)got[1][i];
     }
-    assert_true(ein__compare(plain, got[0], got[1], rows, c->e, 1e-5).ok);
+    const comparable how = {EIN_F32, EIN_F32, rows, c->e};
+    assert_true(ein__compare(&how, plain, got[0], got[1], 1e-5).ok);
     for (int i = 0; i < 4; i++) ein__free(got[i]);
     void *all[] = {q, k, v, plain, want};
     for (int i = 0; i < 5; i++) ein__free(all[i]);
