@@ -47,44 +47,48 @@ static ein_tensor make_map(ein_graph *g, ein_dtype d)
 {
     return ein_map(g, "x0 * sigmoid(x0) * x1", 2, TENSORS(matrix(g, d, "a"), matrix(g, d, "b")));
 }
-static ein_tensor make_add(ein_graph *g, ein_dtype d)
-{
-    return ein_add(g, matrix(g, d, "a"), vector(g, d, "b"));
-}
-static ein_tensor make_sub(ein_graph *g, ein_dtype d)
-{
-    return ein_sub(g, matrix(g, d, "a"), vector(g, d, "b"));
-}
-static ein_tensor make_mul(ein_graph *g, ein_dtype d)
-{
-    return ein_mul(g, matrix(g, d, "a"), vector(g, d, "b"));
-}
-static ein_tensor make_div(ein_graph *g, ein_dtype d)
-{
-    return ein_div(g, matrix(g, d, "a"), vector(g, d, "b"));
-}
-static ein_tensor make_relu(ein_graph *g, ein_dtype d) { return ein_relu(g, matrix(g, d, "x")); }
-static ein_tensor make_silu(ein_graph *g, ein_dtype d) { return ein_silu(g, matrix(g, d, "x")); }
-static ein_tensor make_sum(ein_graph *g, ein_dtype d)
-{
-    return ein_sum(g, matrix(g, d, "x"), 1, (int[]){1}, 0);
-}
-static ein_tensor make_mean(ein_graph *g, ein_dtype d)
-{
-    return ein_mean(g, matrix(g, d, "x"), 1, (int[]){1}, 0);
-}
-static ein_tensor make_amax(ein_graph *g, ein_dtype d)
-{
-    return ein_amax(g, matrix(g, d, "x"), 1, (int[]){1}, 0);
-}
-static ein_tensor make_amin(ein_graph *g, ein_dtype d)
-{
-    return ein_amin(g, matrix(g, d, "x"), 1, (int[]){1}, 0);
-}
 static ein_tensor make_softmax(ein_graph *g, ein_dtype d) { return ein_softmax(g, matrix(g, d, "x"), 1); }
 static ein_tensor make_rms_norm(ein_graph *g, ein_dtype d)
 {
     return ein_rms_norm(g, matrix(g, d, "x"), vector(g, d, "w"), 1e-5);
+}
+static ein_tensor make_where(ein_graph *g, ein_dtype d)
+{
+    return ein_where(g, matrix(g, EIN_BOOL, "condition"), matrix(g, d, "a"), vector(g, d, "b"));
+}
+static ein_tensor make_clamp(ein_graph *g, ein_dtype d) { return ein_clamp(g, matrix(g, d, "x"), -1, 1); }
+static ein_tensor make_gelu(ein_graph *g, ein_dtype d) { return ein_gelu(g, matrix(g, d, "x"), 0); }
+static ein_tensor make_cast(ein_graph *g, ein_dtype d)
+{
+    return ein_cast(g, matrix(g, d, "x"), d == EIN_F32 ? EIN_BF16 : EIN_F32);
+}
+static ein_tensor make_argmax(ein_graph *g, ein_dtype d) { return ein_argmax(g, matrix(g, d, "x"), 1, 0); }
+static ein_tensor make_argmin(ein_graph *g, ein_dtype d) { return ein_argmin(g, matrix(g, d, "x"), 1, 0); }
+static ein_tensor make_topk(ein_graph *g, ein_dtype d)
+{
+    ein_tensor out[2];
+    ein_topk(g, matrix(g, d, "x"), 2, 1, 0, out);
+    return out[0];
+}
+static ein_tensor make_cumsum(ein_graph *g, ein_dtype d) { return ein_cumsum(g, matrix(g, d, "x"), 1); }
+static ein_tensor make_log_softmax(ein_graph *g, ein_dtype d) { return ein_log_softmax(g, matrix(g, d, "x"), 1); }
+static ein_tensor make_cross_entropy(ein_graph *g, ein_dtype d)
+{
+    return ein_cross_entropy(g, matrix(g, d, "logits"), vector(g, EIN_I64, "targets"));
+}
+static ein_tensor make_layer_norm(ein_graph *g, ein_dtype d)
+{
+    return ein_layer_norm(g, matrix(g, d, "x"), vector(g, d, "w"), vector(g, d, "b"), 1e-5);
+}
+static ein_tensor make_group_norm(ein_graph *g, ein_dtype d)
+{
+    ein_tensor x = ein_input(g, "x", d, 3, SHAPE(2, 8, 5));
+    return ein_group_norm(g, x, 2, vector(g, d, "w"), vector(g, d, "b"), 1e-5);
+}
+static ein_tensor make_batch_norm(ein_graph *g, ein_dtype d)
+{
+    ein_tensor v = vector(g, d, "v");
+    return ein_batch_norm(g, matrix(g, d, "x"), v, v, v, v, 1e-5);
 }
 static ein_tensor make_rope(ein_graph *g, ein_dtype d)
 {
@@ -191,18 +195,21 @@ static const struct op {
     {"matmul", make_matmul},
     {"linear", make_linear},
     {"map", make_map},
-    {"add", make_add},
-    {"sub", make_sub},
-    {"mul", make_mul},
-    {"div", make_div},
-    {"relu", make_relu},
-    {"silu", make_silu},
-    {"sum", make_sum},
-    {"mean", make_mean},
-    {"amax", make_amax},
-    {"amin", make_amin},
+    {"gelu", make_gelu},
+    {"clamp", make_clamp},
+    {"where", make_where},
+    {"cast", make_cast},
+    {"argmax", make_argmax},
+    {"argmin", make_argmin},
+    {"topk", make_topk},
+    {"cumsum", make_cumsum},
     {"softmax", make_softmax},
+    {"log_softmax", make_log_softmax},
+    {"cross_entropy", make_cross_entropy},
     {"rms_norm", make_rms_norm},
+    {"layer_norm", make_layer_norm},
+    {"group_norm", make_group_norm},
+    {"batch_norm", make_batch_norm},
     {"rope", make_rope},
     {"scaled_dot_product_attention", make_attention},
     {"scaled_dot_product_attention_partial", make_attention_partial},
@@ -233,6 +240,60 @@ static const struct op {
     {"triu", make_triu},
 };
 
+/* Calls of one operand, of two, of axes: one of them; or of anything. */
+typedef struct call {
+    const char *name;
+    ein_tensor (*one)(ein_graph *g, ein_tensor x);
+    ein_tensor (*two)(ein_graph *g, ein_tensor a, ein_tensor b);
+    ein_tensor (*reduce)(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim);
+    ein_tensor (*make)(ein_graph *g, ein_dtype d);
+} call;
+
+static const call CALLS[] = {
+    {"add", .two = ein_add},
+    {"sub", .two = ein_sub},
+    {"mul", .two = ein_mul},
+    {"div", .two = ein_div},
+    {"pow", .two = ein_pow},
+    {"maximum", .two = ein_maximum},
+    {"minimum", .two = ein_minimum},
+    {"eq", .two = ein_eq},
+    {"ne", .two = ein_ne},
+    {"lt", .two = ein_lt},
+    {"le", .two = ein_le},
+    {"gt", .two = ein_gt},
+    {"ge", .two = ein_ge},
+    {"logical_and", .two = ein_logical_and},
+    {"logical_or", .two = ein_logical_or},
+    {"neg", .one = ein_neg},
+    {"abs", .one = ein_abs},
+    {"sign", .one = ein_sign},
+    {"floor", .one = ein_floor},
+    {"ceil", .one = ein_ceil},
+    {"round", .one = ein_round},
+    {"exp", .one = ein_exp},
+    {"log", .one = ein_log},
+    {"sqrt", .one = ein_sqrt},
+    {"rsqrt", .one = ein_rsqrt},
+    {"reciprocal", .one = ein_reciprocal},
+    {"sin", .one = ein_sin},
+    {"cos", .one = ein_cos},
+    {"tanh", .one = ein_tanh},
+    {"sigmoid", .one = ein_sigmoid},
+    {"erf", .one = ein_erf},
+    {"relu", .one = ein_relu},
+    {"silu", .one = ein_silu},
+    {"logical_not", .one = ein_logical_not},
+    {"sum", .reduce = ein_sum},
+    {"mean", .reduce = ein_mean},
+    {"amax", .reduce = ein_amax},
+    {"amin", .reduce = ein_amin},
+    {"prod", .reduce = ein_prod},
+    {"logsumexp", .reduce = ein_logsumexp},
+    {"any", .reduce = ein_any},
+    {"all", .reduce = ein_all},
+};
+
 static void print_merges(const node *n, text *out)
 {
     for (int i = 0; i < n->n_stages; i++)
@@ -240,16 +301,25 @@ static void print_merges(const node *n, text *out)
     if (n->n_stages == 0) ein__text_add(out, "%s", n->spec.merge != NULL ? n->spec.merge->name : "-");
 }
 
+static ein_tensor make(const call *o, ein_graph *g, ein_dtype d)
+{
+    if (o->make != NULL) return o->make(g, d);
+    ein_tensor x = matrix(g, d, "x");
+    if (o->one != NULL) return o->one(g, x);
+    return o->two != NULL ? o->two(g, x, vector(g, d, "y")) : o->reduce(g, x, 1, (int[]){1}, 0);
+}
+
 /* Adds the op's dtype, and its spec if it is the first that is not refused. False: no memory. */
-static bool try_dtype(const struct op *o, ein_dtype d, text *dtypes, text *labels, text *merges)
+static bool try_dtype(const call *o, ein_dtype d, text *dtypes, text *labels, text *merges)
 {
     ein_graph *g;
     if (ein_graph_create(&g) != EIN_OK) return false;
-    ein_tensor y = o->make(g, d);
+    ein_tensor y = make(o, g, d);
     if (y.id != 0) {
-        const node *n = &g->g.nodes.items[g->g.values.items[y.id - 1].owner];
+        const value_info *v = &g->g.values.items[y.id - 1];
+        const node *n = v->kind == VALUE_RESULT ? &g->g.nodes.items[v->owner] : NULL; /* it may be the operand */
         ein__text_add(dtypes, "%s%s", dtypes->n > 0 ? " " : "", ein__dtype_name(d));
-        if (labels->n == 0) {
+        if (labels->n == 0 && n != NULL) {
             ein__spec_print(&n->spec, labels);
             print_merges(n, merges);
         }
@@ -259,12 +329,12 @@ static bool try_dtype(const struct op *o, ein_dtype d, text *dtypes, text *label
     return ok;
 }
 
-static json_t *row_of(const struct op *o)
+static json_t *row_of(const call *o)
 {
-    static const ein_dtype dtypes[] = {EIN_F32, EIN_I32, EIN_I64};
+    static const ein_dtype dtypes[] = {EIN_F32, EIN_F64, EIN_BF16, EIN_F16, EIN_I8, EIN_I32, EIN_I64, EIN_BOOL};
     text names = {0}, labels = {0}, merges = {0};
     bool ok = true;
-    for (int i = 0; ok && i < 3; i++) ok = try_dtype(o, dtypes[i], &names, &labels, &merges);
+    for (int i = 0; ok && i < 8; i++) ok = try_dtype(o, dtypes[i], &names, &labels, &merges);
     ok = ok && !names.failed && !labels.failed && !merges.failed;
     json_t *row = NULL;
     if (ok) {
@@ -285,6 +355,8 @@ int command_ops(int argc, char **argv)
     if (code != EXIT_DONE) return code;
     report r;
     report_begin(&r, a.json);
-    for (unsigned i = 0; i < sizeof OPS / sizeof *OPS; i++) report_row(&r, row_of(&OPS[i]));
+    for (unsigned i = 0; i < sizeof OPS / sizeof *OPS; i++)
+        report_row(&r, row_of(&(call){.name = OPS[i].name, .make = OPS[i].make}));
+    for (unsigned i = 0; i < sizeof CALLS / sizeof *CALLS; i++) report_row(&r, row_of(&CALLS[i]));
     return report_end(&r) ? EXIT_DONE : EXIT_USAGE;
 }

@@ -16,10 +16,13 @@ static int times_in(const index_map *m, int l)
     return n;
 }
 
-/* A matrix product can do it: two operands, no diagonal, and every aggregated label in both. */
-static bool is_product(const spec *s)
+/* A matrix product can do it: two operands, one float type, no diagonal, and every aggregated label in both. */
+static bool is_product(const graph *g, const node *n, ein_dtype dtype)
 {
-    if (s->n_operands != 2 || s->merge == NULL) return false;
+    const spec *s = &n->spec;
+    if (s->n_operands != 2 || s->merge == NULL || !ein__dtype_is_float(dtype)) return false;
+    for (int i = 0; i < 2; i++)
+        if (g->values.items[n->operands[i]].dtype != dtype) return false;
     for (int l = 0; l < s->n_labels; l++) {
         int a = times_in(&s->operands[0], l), b = times_in(&s->operands[1], l);
         if (a > 1 || b > 1 || (!ein__map_has(&s->results[0], l) && a + b != 2)) return false;
@@ -27,10 +30,11 @@ static bool is_product(const spec *s)
     return true;
 }
 
-/* Complete and add a node whose labels and maps are set. */
+/* Complete and add a node whose labels and maps are set. Integers wrap, sums of them too. */
 static ein_status add_product(graph *g, node *n, const dims *result, value *out)
 {
     char body[MAX_CALL_OPERANDS * 6 + 1];
+    ein_dtype dtype = ein__promote(g, n->spec.n_operands, n->operands);
     size_t at = 0;
     spec *s = &n->spec;
     for (int i = 0; i < s->n_operands; i++)
@@ -39,24 +43,34 @@ static ein_status add_product(graph *g, node *n, const dims *result, value *out)
     bool sum = s->results[0].n < s->n_labels;
     if (sum) {
         merge *m;
-        TRY(ein__merge_make(&g->arena, MERGE_SUM, 1, &m));
+        TRY(ein__merge_make_typed(&g->arena, MERGE_SUM, 1, dtype, &m));
         s->merge = m;
         s->n_states = 1;
         s->states[0] = s->results[0];
     }
-    n->product = is_product(s);
+    n->product = is_product(g, n, dtype);
     s->flops = s->n_operands - 1 + sum;
-    return ein__node_add(g, n, result, NULL, out);
+    return ein__node_add(g, n, result, &dtype, out);
+}
+
+/* Bools have no sum of their own type. */
+static ein_status check_numbers(graph *g, const char *call, int n, const value *operands)
+{
+    if (ein__promote(g, n, operands) != EIN_BOOL) return EIN_OK;
+    REFUSE(EIN_DTYPE, "%s: %s bool; cast one", call, n == 1 ? "the operand is" : "all operands are");
 }
 
 /* ---- einsum ---- */
 
-typedef struct letters { int n; char at[EIN_MAX_RANK]; } letters;
+/* The letters of a tensor; dots: "..." stands before this one, -1: nowhere. Once the ranks are known, the dimensions
+ * that "..." stands for are letters too, 1 to 8, the last one the same for all operands. */
+typedef struct letters { int n, dots; char at[EIN_MAX_RANK]; } letters;
 
 typedef struct equation {
     const char *source;
     int n; /* operands */
     letters operands[MAX_CALL_OPERANDS], result;
+    int dots; /* dimensions that "..." stands for at most */
     i64 extent[128]; /* by letter; -1: not used */
     int label[128];
 } equation;
@@ -71,11 +85,14 @@ static ein_status add_letter(graph *g, const equation *q, letters *to, char c)
 
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
+static bool is_dots(const char *p) { return p[0] == '.' && p[1] == '.' && p[2] == '.'; }
+
 /* Letters of the operands and, after "->", of the result. */
 static ein_status read_letters(graph *g, equation *q, bool *arrow)
 {
     letters *to = &q->operands[0];
     q->n = 1;
+    to->dots = q->result.dots = -1;
     *arrow = false;
     for (const char *p = q->source; *p != 0; p++) {
         if (*p == ' ') continue;
@@ -85,12 +102,14 @@ static ein_status read_letters(graph *g, equation *q, bool *arrow)
             if (q->n == MAX_CALL_OPERANDS)
                 REFUSE(EIN_UNSUPPORTED, "einsum: more than %d operands", MAX_CALL_OPERANDS);
             to = &q->operands[q->n++];
+            to->dots = -1;
         } else if (p[0] == '-' && p[1] == '>' && !*arrow) {
             *arrow = true;
             to = &q->result;
             p++;
-        } else if (*p == '.') {
-            REFUSE(EIN_UNSUPPORTED, "einsum '%.80s': '...' is not built; write the letters out", q->source);
+        } else if (is_dots(p) && to->dots < 0) {
+            to->dots = to->n;
+            p += 2;
         } else {
             REFUSE(EIN_INVALID, "einsum '%.80s': unexpected '%c' (0x%02x) at column %d", q->source,
                    *p >= ' ' && *p <= '~' ? *p : '?', (unsigned char)*p, (int)(p - q->source) + 1);
@@ -105,6 +124,33 @@ static int times_used(const equation *q, char c)
     for (int i = 0; i < q->n; i++)
         for (int k = 0; k < q->operands[i].n; k++) n += q->operands[i].at[k] == c;
     return n;
+}
+
+/* Put the last n dimensions of "..." into a tensor's letters. */
+static ein_status expand_dots(graph *g, const equation *q, letters *l, int n)
+{
+    letters old = *l;
+    l->n = 0;
+    for (int i = 0; i <= old.n; i++) {
+        for (int k = q->dots - n; i == old.dots && k < q->dots; k++) TRY(add_letter(g, q, l, (char)(k + 1)));
+        if (i < old.n) TRY(add_letter(g, q, l, old.at[i]));
+    }
+    return EIN_OK;
+}
+
+static ein_status read_dots(graph *g, equation *q, const value *operands, bool arrow)
+{
+    int n[MAX_CALL_OPERANDS] = {0};
+    for (int i = 0; i < q->n; i++) {
+        if (q->operands[i].dots >= 0) n[i] = g->values.items[operands[i]].rank - q->operands[i].n;
+        if (n[i] > q->dots) q->dots = n[i];
+    }
+    for (int i = 0; i < q->n; i++)
+        if (n[i] > 0) TRY(expand_dots(g, q, &q->operands[i], n[i]));
+    if (arrow && q->dots > 0 && q->result.dots < 0)
+        REFUSE(EIN_INVALID, "einsum '%.80s': the result lacks '...'", q->source);
+    if (!arrow) q->result.dots = 0;
+    return expand_dots(g, q, &q->result, q->dots);
 }
 
 static ein_status default_result(graph *g, equation *q)
@@ -139,7 +185,8 @@ static ein_status read_extents(graph *g, equation *q, int operand, const dims *d
         i64 have = first != NULL ? d->at[first - l->at] : q->extent[c];
         if (have == d->at[i]) continue;
         if (first != NULL || (have != -1 && have != 1 && d->at[i] != 1))
-            REFUSE(EIN_SHAPE, "einsum '%.80s': letter %c has extents %" PRId64 " and %" PRId64, q->source, c,
+            REFUSE(EIN_SHAPE, "einsum '%.80s': %s%c has extents %" PRId64 " and %" PRId64, q->source,
+                   is_letter((char)c) ? "letter " : "'...' axis -", is_letter((char)c) ? c : '0' + q->dots - c + 1,
                    have, d->at[i]);
         if (have == -1 || have == 1) q->extent[c] = d->at[i];
     }
@@ -153,7 +200,8 @@ static ein_status add_labels(graph *g, equation *q, spec *s, const letters *l)
         if (q->label[c] >= 0) continue;
         if (s->n_labels == MAX_LABELS)
             REFUSE(EIN_UNSUPPORTED, "einsum '%.80s': more than %d letters", q->source, MAX_LABELS);
-        q->label[c] = ein__label_add(s, (char[]){(char)c, 0}, q->extent[c]);
+        const char *name = is_letter((char)c) ? (char[]){(char)c, 0} : (char[]){'e', (char)('0' + c - 1), 0};
+        q->label[c] = ein__label_add(s, name, q->extent[c]);
     }
     return EIN_OK;
 }
@@ -191,10 +239,11 @@ static ein_status add_einsum(graph *g, const char *source, int n, const value *o
     bool arrow;
     for (int c = 0; c < 128; c++) q.extent[c] = q.label[c] = -1;
     if (source == NULL) REFUSE(EIN_INVALID, "einsum: equation is NULL");
-    TRY(ein__check_types(g, "einsum", n, operands, TYPE_F32));
+    TRY(check_numbers(g, "einsum", n, operands));
     TRY(read_letters(g, &q, &arrow));
     if (q.n != n) REFUSE(EIN_INVALID, "einsum '%.80s': names %d operands, given %d", source, q.n, n);
     if (!arrow) TRY(default_result(g, &q));
+    TRY(read_dots(g, &q, operands, arrow));
     TRY(check_result(g, &q));
     return add_equation(g, &q, operands, out);
 }
@@ -220,7 +269,7 @@ static ein_status add_matmul(graph *g, const value *operands, value *out)
 {
     node op;
     dims a = ein__dims(g, operands[0]), b = ein__dims(g, operands[1]), result;
-    TRY(ein__check_types(g, "matmul", 2, operands, TYPE_F32));
+    TRY(check_numbers(g, "matmul", 2, operands));
     if (a.rank == 0 || b.rank == 0)
         REFUSE(EIN_SHAPE, "matmul: ranks %d and %d: a scalar is not a matrix", a.rank, b.rank);
     bool has_m = a.rank > 1, has_n = b.rank > 1;
@@ -262,6 +311,19 @@ ein_tensor ein_matmul(ein_graph *g, ein_tensor a, ein_tensor b)
 
 /* ---- linear ---- */
 
+/* x, weight and bias are of one type. */
+static ein_status check_linear_types(graph *g, int n, const value *operands)
+{
+    static const char *const what[] = {"x", "weight", "bias"};
+    ein_dtype dtype = g->values.items[operands[0]].dtype;
+    TRY(ein__check_types(g, "linear", n, operands, TYPE_FLOAT));
+    for (int i = 1; i < n; i++)
+        if (g->values.items[operands[i]].dtype != dtype)
+            REFUSE(EIN_DTYPE, "linear: %s is %s, x %s", what[i],
+                   ein__dtype_name(g->values.items[operands[i]].dtype), ein__dtype_name(dtype));
+    return EIN_OK;
+}
+
 static ein_status check_linear(graph *g, const dims *x, const dims *w)
 {
     if (x->rank == 0) REFUSE(EIN_SHAPE, "linear: x is a scalar");
@@ -281,11 +343,13 @@ static ein_status add_bias(graph *g, i64 n, value bias, value *out)
     return ein__map_add(g, "linear bias", "x0 + x1", 2, (value[]){*out, bias}, 0, out);
 }
 
-static ein_status add_linear(graph *g, const value *operands, value bias, value *out)
+/* Operands x, weight, bias; bias -1: none. */
+static ein_status add_linear(graph *g, const value *operands, value *out)
 {
     node op;
+    value bias = operands[2];
     dims x = ein__dims(g, operands[0]), w = ein__dims(g, operands[1]), result = leading(x, 1);
-    TRY(ein__check_types(g, "linear", 2, operands, TYPE_F32));
+    TRY(check_linear_types(g, bias >= 0 ? 3 : 2, operands));
     TRY(check_linear(g, &x, &w));
     TRY(ein__node_start(g, &op, OP_MAP, "linear", 2, operands));
     spec *s = &op.spec;
@@ -306,6 +370,6 @@ ein_tensor ein_linear(ein_graph *g, ein_tensor x, ein_tensor weight, ein_tensor 
 {
     ein_tensor operands[] = {x, weight, bias};
     if (!ein__call_begin(g, "linear", bias.id != 0 ? 3 : 2, operands)) return (ein_tensor){0};
-    value v[] = {ein__value(x), ein__value(weight)}, out = -1;
-    return ein__call_end(g, "linear", add_linear(&g->g, v, ein__value(bias), &out), &out);
+    value v[] = {ein__value(x), ein__value(weight), ein__value(bias)}, out = -1;
+    return ein__call_end(g, "linear", add_linear(&g->g, v, &out), &out);
 }

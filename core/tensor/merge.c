@@ -2,6 +2,7 @@
 /* The built-in merges, each a row of text: the expressions are the definition. */
 #include "core/tensor/merge.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -32,7 +33,7 @@ static const recipe recipes[] = {
     [MERGE_PROD] = {"prod", 1, 1, {1}, {"a0 * b0"}, NULL},
     [MERGE_ARGMAX] = {"argmax", 2, 1, {-INFINITY, INFINITY}, {"max(a0, b0)", CHOOSE(">")}, "a1"},
     [MERGE_ARGMIN] = {"argmin", 2, 1, {INFINITY, INFINITY}, {"min(a0, b0)", CHOOSE("<")}, "a1"},
-    [MERGE_LOGSUMEXP] = {"logsumexp", 2, 1, {EIN__LOWEST, 0}, {"max(a0, b0)", JOIN("1")},
+    [MERGE_LOGSUMEXP] = {"logsumexp", 2, 1, {-FLT_MAX, 0}, {"max(a0, b0)", JOIN("1")},
         "where(a0 == 1 / 0, a0, a0 + log(a1))"},
     [MERGE_WELFORD] = {"welford", 3, 3, {0, 0, 0},
         {"a0 + b0", "where(b0 == 0, a1, a1 + (b1 - a1) * b0 / (a0 + b0))",
@@ -44,6 +45,17 @@ static bool is_index(merge_kind kind, int state) { return state == 1 && (kind ==
 static bool travels_as_values(merge_kind kind)
 {
     return kind == MERGE_SUM || kind == MERGE_PROD || kind == MERGE_MAX || kind == MERGE_MIN;
+}
+
+/* The identity as its wire type has it: an infinity of a narrow integer is its least or greatest number. */
+static double identity_of(double identity, ein_dtype wire)
+{
+    unsigned char bytes[8];
+    if (identity == -FLT_MAX && wire == EIN_F64) return -DBL_MAX;
+    if (!isinf(identity) || ein__dtype_is_float(wire) || wire == EIN_I64) return identity;
+    if (wire == EIN_BOOL) return identity > 0;
+    ein__dtype_write(wire, identity, bytes);
+    return ein__dtype_read(wire, bytes);
 }
 
 /* The expression state 0 * scale. */
@@ -70,10 +82,10 @@ ein_status ein__merge_make_typed(arena *a, merge_kind kind, double scale, ein_dt
     m->name = r->name;
     m->n_states = r->n_states;
     m->n_results = r->n_results;
-    memcpy(m->identity, r->identity, sizeof m->identity);
     for (int i = 0; i < r->n_states; i++) {
         m->compute[i] = is_index(kind, i) ? EIN_I64 : ein__dtype_compute(dtype);
         m->wire[i] = travels_as_values(kind) ? dtype : m->compute[i];
+        m->identity[i] = identity_of(r->identity[i], m->wire[i]);
     }
     for (int i = 0; i < r->n_states; i++)
         TRY(ein__expr_parse(a, r->combine[i], "a", r->n_states, "b", r->n_states, &m->combine[i], NULL));

@@ -14,7 +14,7 @@ typedef struct merge {
     int n_states;
     ein_dtype compute[MAX_STATES]; /* what states are combined in: EIN_F32, EIN_F64, EIN_I64 */
     ein_dtype wire[MAX_STATES];    /* what partials are stored and travel in: its compute type is `compute` */
-    double identity[MAX_STATES];   /* an infinity of i64 is its least or greatest number */
+    double identity[MAX_STATES];   /* held by `wire`; an infinity of i64 is its least or greatest number */
     expr combine[MAX_STATES]; /* arguments: states of a, then states of b */
     int n_results;
     expr finalize[MAX_RESULTS]; /* arguments: the states; n = 0: result i is state i */

@@ -88,7 +88,11 @@ static void refused(void **state)
     static const struct { const char *equation; int n; ein_status status; const char *line; } cases[] = {
         {NULL, 2, EIN_INVALID, "einsum: equation is NULL"},
         {"ik,kj->ij", 2, EIN_SHAPE, "einsum 'ik,kj->ij': letter k has extents 4 and 3"},
-        {"...k,kj->j", 2, EIN_UNSUPPORTED, "einsum '...k,kj->j': '...' is not built; write the letters out"},
+        {"...k,kj->j", 2, EIN_INVALID, "einsum '...k,kj->j': the result lacks '...'"},
+        {"..k,kj->j", 2, EIN_INVALID, "einsum '..k,kj->j': unexpected '.' (0x2e) at column 1"},
+        {"...k...,kj->j", 2, EIN_INVALID, "einsum '...k...,kj->j': unexpected '.' (0x2e) at column 5"},
+        {"...,...", 2, EIN_SHAPE, "einsum '...,...': '...' axis -1 has extents 4 and 5"},
+        {"...ijk,kj->...ij", 2, EIN_SHAPE, "einsum '...ijk,kj->...ij': operand 0 has shape [3,4], and 3 letters"},
         {"i?,kj->ij", 2, EIN_INVALID, "einsum 'i?,kj->ij': unexpected '?' (0x3f) at column 2"},
         {"ij,kl-ij", 2, EIN_INVALID, "einsum 'ij,kl-ij': unexpected '-' (0x2d) at column 6"},
         {"ij,kl->i,j", 2, EIN_INVALID, "einsum 'ij,kl->i,j': unexpected ',' (0x2c) at column 9"},
@@ -188,7 +192,70 @@ static void linear(void **state)
     end_failed(g, y, EIN_SHAPE, "linear: weight [4,3,1] has rank 3, not 2");
     g = new_graph();
     y = ein_linear(g, ein_input(g, "x", EIN_I32, SHAPE(2, 3)), IN(g, "w", 4, 3), (ein_tensor){0});
-    end_failed(g, y, EIN_DTYPE, "linear: operand 0 is i32, not f32");
+    end_failed(g, y, EIN_DTYPE, "linear: operand 0 is i32, not a float");
+    g = new_graph();
+    y = ein_linear(g, IN(g, "x", 2, 3), ein_input(g, "w", EIN_BF16, SHAPE(4, 3)), (ein_tensor){0});
+    end_failed(g, y, EIN_DTYPE, "linear: weight is bf16, x f32");
+    g = new_graph();
+    y = ein_linear(g, IN(g, "x", 2, 3), IN(g, "w", 4, 3), ein_input(g, "b", EIN_F64, SHAPE(4)));
+    end_failed(g, y, EIN_DTYPE, "linear: bias is f64, x f32");
+}
+
+/* "..." stands for dimensions that broadcast from the end. */
+static void dots(void **state)
+{
+    ein_graph *g = new_graph();
+    (void)state;
+    ein_tensor a = IN(g, "a", 2, 1, 3, 4), b = IN(g, "b", 7, 4, 5), m = IN(g, "m", 3, 4), v = IN(g, "v", 4);
+    assert_shape(g, einsum2(g, "...ik, ...kj -> ...ij", a, b), "[2,7,3,5]");
+    assert_spec(g, "x0[e0,=0<1,i,k] x1[e1,k,j] -> y0[e0,e1,i,j]  e0=2 e1=7 i=3 j=5 k=4(sum)");
+    assert_true(NODE(g, 0).product);
+    assert_shape(g, einsum2(g, "i...,...->i...", a, v), "[2,1,3,4]");
+    assert_spec(g, "x0[i,e0,e1,e2] x1[e2] -> y0[i,e0,e1,e2]  i=2 e0=1 e1=3 e2=4");
+    assert_shape(g, ein_einsum(g, "...ji", 1, &a), "[2,1,4,3]"); /* no arrow: "..." first, then sorted */
+    assert_spec(g, "x0[e0,e1,j,i] -> y0[e0,e1,i,j]  e0=2 e1=1 i=4 j=3");
+    assert_shape(g, einsum2(g, "i...,i", m, IN(g, "w", 3)), "[4]");
+    assert_spec(g, "x0[i,e0] x1[i] -> y0[e0]  e0=4 i=3(sum)");
+    assert_shape(g, ein_einsum(g, "...ij->ji...", 1, &m), "[4,3]"); /* it may stand for nothing */
+    assert_shape(g, ein_einsum(g, "...ij->ji", 1, &m), "[4,3]");
+    assert_shape(g, ein_einsum(g, "i...i->i...", 1, (ein_tensor[]){IN(g, "d", 3, 5, 3)}), "[3,5]");
+    assert_spec(g, "x0[i,e0,i] -> y0[i,e0]  i=3 e0=5");
+    assert_shape(g, ein_einsum(g, "...->...", 1, &a), "[2,1,3,4]");
+    end(g);
+    g = new_graph();
+    ein_tensor wide = IN(g, "wide", 1, 1, 1, 1, 1, 1, 1), y = einsum2(g, "...,ab->...ab", wide, IN(g, "n", 2, 2));
+    end_failed(g, y, EIN_SHAPE, "einsum '...,ab->...ab': more than 8 letters in one tensor");
+}
+
+static void types(void **state)
+{
+    static const struct { ein_dtype a, b, result; bool product; } cases[] = {
+        {EIN_F32, EIN_F32, EIN_F32, true}, {EIN_F64, EIN_F64, EIN_F64, true}, {EIN_BF16, EIN_BF16, EIN_BF16, true},
+        {EIN_F16, EIN_F16, EIN_F16, true}, {EIN_F16, EIN_BF16, EIN_F32, false}, {EIN_F32, EIN_BF16, EIN_F32, false},
+        {EIN_I32, EIN_BF16, EIN_BF16, false}, {EIN_I8, EIN_I8, EIN_I8, false}, {EIN_I8, EIN_I64, EIN_I64, false},
+        {EIN_BOOL, EIN_I32, EIN_I32, false}, {EIN_BOOL, EIN_F32, EIN_F32, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ein_graph *g = new_graph();
+        ein_tensor a = ein_input(g, "a", cases[i].a, SHAPE(3, 3)), b = ein_input(g, "b", cases[i].b, SHAPE(3, 3));
+        assert_int_equal(ein_tensor_dtype(g, einsum2(g, "ij,jk", a, b)), cases[i].result);
+        assert_int_equal(NODE(g, 0).product, cases[i].product);
+        assert_int_equal(NODE(g, 0).spec.merge->wire[0], cases[i].result);
+        assert_int_equal(ein_tensor_dtype(g, ein_matmul(g, a, b)), cases[i].result);
+        assert_int_equal(NODE(g, 0).product, cases[i].product);
+        end(g);
+    }
+    ein_graph *g = new_graph();
+    ein_tensor x = ein_input(g, "x", EIN_BOOL, SHAPE(3, 3)), y = einsum2(g, "ij,jk", x, x);
+    end_failed(g, y, EIN_DTYPE, "einsum: all operands are bool; cast one");
+    g = new_graph();
+    x = ein_input(g, "x", EIN_BOOL, SHAPE(3, 3));
+    end_failed(g, ein_matmul(g, x, x), EIN_DTYPE, "matmul: all operands are bool; cast one");
+    g = new_graph();
+    x = ein_input(g, "x", EIN_BF16, SHAPE(3, 3));
+    y = ein_linear(g, x, x, ein_input(g, "b", EIN_BF16, SHAPE(3)));
+    assert_int_equal(ein_tensor_dtype(g, y), EIN_BF16);
+    end(g);
 }
 
 int main(void)
@@ -196,6 +263,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(product), cmocka_unit_test(notation), cmocka_unit_test(product_or_not),
         cmocka_unit_test(extents), cmocka_unit_test(refused), cmocka_unit_test(too_many_letters),
-        cmocka_unit_test(matmul), cmocka_unit_test(linear)};
+        cmocka_unit_test(matmul), cmocka_unit_test(linear), cmocka_unit_test(dots), cmocka_unit_test(types)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

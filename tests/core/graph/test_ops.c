@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-static const ein_tensor none = {0};
 static const ein_scalar no_scalar = {0};
 
 /* One failing call on a graph with x [2,3] and a scalar p. */
@@ -17,124 +16,6 @@ static const ein_scalar no_scalar = {0};
         y = call;                                   \
         end_failed(g, y, status, line);             \
     } while (0)
-
-/* ---- elementwise ---- */
-
-static void map(void **state)
-{
-    ein_graph *g = new_graph();
-    (void)state;
-    ein_tensor x = IN(g, "x", 2, 1, 4), y = IN(g, "y", 3, 1), s = ein_input(g, "s", EIN_F32, 0, NULL);
-    ein_tensor operands[] = {x, y, s};
-    assert_shape(g, ein_map(g, "x0 * x1 + where(x2 > 0, x2, 0.5)", 3, operands), "[2,3,4]");
-    assert_spec(g, "x0[d0,=0<1,d2] x1[d1,=0<1] x2[] -> y0[d0,d1,d2]  d0=2 d1=3 d2=4");
-    assert_float_equal(EVAL(NODE(g, 0).body[0], 3, 5, -1), 15.5, 0);
-    assert_null(NODE(g, 0).spec.merge);
-    assert_false(NODE(g, 0).product);
-    assert_shape(g, ein_map(g, "7", 1, &s), "[]");
-    assert_shape(g, ein_sub(g, x, x), "[2,1,4]");
-    assert_spec(g, "x0[d0,d1,d2] x1[d0,d1,d2] -> y0[d0,d1,d2]  d0=2 d1=1 d2=4"); /* 1 with 1: a label */
-    assert_float_equal(EVAL(NODE(g, 0).body[0], 3, 5), -2, 0);
-    assert_shape(g, ein_mul(g, x, IN(g, "empty", 0, 4)), "[2,0,4]");
-    assert_float_equal(EVAL(NODE(g, 0).body[0], 3, 5), 15, 0);
-    ein_add(g, x, x);
-    assert_float_equal(EVAL(NODE(g, 0).body[0], 3, 5), 8, 0);
-    ein_div(g, x, x);
-    assert_float_equal(EVAL(NODE(g, 0).body[0], 3, 4), 0.75, 0);
-    ein_relu(g, x);
-    assert_float_equal(EVAL(NODE(g, 0).body[0], -3), 0, 0);
-    ein_silu(g, x);
-    assert_string_equal(NODE(g, 0).name, "silu");
-    assert_float_equal(EVAL(NODE(g, 0).body[0], 2), 2 / (1 + exp(-2)), 1e-15);
-    end(g);
-}
-
-static void map_refused(void **state)
-{
-    (void)state;
-    FAILS(EIN_SHAPE, "add: [2,3] and [2,4] do not broadcast: 3 and 4 on axis -1",
-          ein_add(g, x, IN(g, "y", 2, 4)));
-    FAILS(EIN_INVALID, "map: expression \"x0 + x1\": column 6: unknown name at \"x1\"",
-          ein_map(g, "x0 + x1", 1, &x));
-    FAILS(EIN_INVALID, "map: expression is NULL", ein_map(g, NULL, 1, &x));
-}
-
-/* ---- reductions ---- */
-
-static void reduce(void **state)
-{
-    ein_graph *g = new_graph();
-    (void)state;
-    ein_tensor x = IN(g, "x", 2, 3, 4), s = ein_input(g, "s", EIN_F32, 0, NULL);
-    assert_shape(g, ein_sum(g, x, 1, (int[]){-2}, 0), "[2,4]");
-    assert_spec(g, "x0[d0,d1,d2] -> y0[d0,d2]  d0=2 d1=3(sum) d2=4");
-    assert_int_equal(NODE(g, 0).spec.merge->finalize[0].n, 0);
-    assert_shape(g, ein_amax(g, x, 2, (int[]){2, 0}, 1), "[1,3,1]");
-    assert_spec(g, "x0[d0,d1,d2] -> y0[k0,d1,k2]  d0=2(max) d1=3 d2=4(max) k0=1 k2=1");
-    assert_shape(g, ein_amin(g, x, 0, NULL, 0), "[]");
-    assert_spec(g, "x0[d0,d1,d2] -> y0[]  d0=2(min) d1=3(min) d2=4(min)");
-    assert_shape(g, ein_mean(g, x, 2, (int[]){0, 1}, 0), "[4]");
-    assert_float_equal(EVAL(NODE(g, 0).spec.merge->finalize[0], 12), 2, 0);
-    assert_shape(g, ein_sum(g, s, 0, NULL, 1), "[]");
-    assert_null(NODE(g, 0).spec.merge);
-    ein_tensor empty = IN(g, "empty", 0, 4);
-    assert_shape(g, ein_sum(g, empty, 1, (int[]){0}, 0), "[4]");
-    assert_shape(g, ein_mean(g, empty, 1, (int[]){0}, 0), "[4]");
-    assert_true(isnan(EVAL(NODE(g, 0).spec.merge->finalize[0], 0)));
-    assert_shape(g, ein_amax(g, empty, 1, (int[]){1}, 0), "[0]"); /* no row, so no empty maximum */
-    end(g);
-}
-
-static void reduce_refused(void **state)
-{
-    (void)state;
-    FAILS(EIN_SHAPE, "amax: no elements along the axes of [2,0]",
-          ein_amax(g, IN(g, "y", 2, 0), 1, (int[]){1}, 0));
-    FAILS(EIN_INVALID, "sum: axis 2 of a tensor of rank 2", ein_sum(g, x, 1, (int[]){2}, 0));
-    FAILS(EIN_INVALID, "sum: axis -3 of a tensor of rank 2", ein_sum(g, x, 1, (int[]){-3}, 0));
-    FAILS(EIN_INVALID, "mean: axis -2 is given twice", ein_mean(g, x, 2, (int[]){0, -2}, 0));
-    FAILS(EIN_INVALID, "mean: 3 axes of a tensor of rank 2", ein_mean(g, x, 3, (int[]){0, 1, 1}, 0));
-    FAILS(EIN_INVALID, "sum: axes is NULL", ein_sum(g, x, 1, NULL, 0));
-}
-
-/* ---- row ops ---- */
-
-static void row(void **state)
-{
-    ein_graph *g = new_graph();
-    (void)state;
-    ein_tensor x = IN(g, "x", 2, 3, 8), w = ein_parameter(g, "w", EIN_F32, SHAPE(8));
-    assert_shape(g, ein_softmax(g, x, -2), "[2,3,8]");
-    assert_spec(g, "x0[d0,d1,d2] -> y0[d0,d1,d2]  d0=2 d1=3(two-step) d2=8");
-    const node *n = &NODE(g, 0);
-    assert_int_equal(n->kind, OP_ROW);
-    assert_int_equal(n->n_stages, 2);
-    assert_string_equal(n->stages[0].merge->name, "max");
-    assert_string_equal(n->stages[1].merge->name, "sum");
-    assert_float_equal(EVAL(n->stages[1].body[0], 3, 2), exp(1), 1e-15);
-    assert_float_equal(EVAL(n->body[0], 3, 2, 4), exp(1) / 4, 1e-15);
-    assert_int_equal(ein__spec_aggregated(&n->spec), 0);
-    assert_shape(g, ein_rms_norm(g, x, w, 0.25), "[2,3,8]");
-    assert_spec(g, "x0[d0,d1,d2] x1[d2] -> y0[d0,d1,d2]  d0=2 d1=3 d2=8(two-step)");
-    n = &NODE(g, 0);
-    assert_int_equal(n->n_stages, 1);
-    assert_float_equal(EVAL(n->stages[0].body[0], 3, 7), 9, 0);
-    assert_float_equal(EVAL(n->body[0], 3, 7, 16), 3 / sqrt(16 / 8.0 + 0.25) * 7, 1e-15);
-    ein_rms_norm(g, x, none, 0);
-    assert_float_equal(EVAL(NODE(g, 0).body[0], 3, 16), 3 / sqrt(16 / 8.0), 1e-15);
-    end(g);
-}
-
-static void row_refused(void **state)
-{
-    (void)state;
-    FAILS(EIN_INVALID, "softmax: axis 2 of a tensor of rank 2", ein_softmax(g, x, 2));
-    FAILS(EIN_SHAPE, "rms_norm: x [2,3] and weight [2] disagree on the last axis",
-          ein_rms_norm(g, x, IN(g, "w", 2), 0));
-    FAILS(EIN_INVALID, "rms_norm: eps is -1", ein_rms_norm(g, x, none, -1));
-    FAILS(EIN_SHAPE, "rms_norm: x is a scalar",
-          ein_rms_norm(g, ein_input(g, "s", EIN_F32, 0, NULL), none, 0));
-}
 
 /* ---- attention ---- */
 
@@ -452,8 +333,6 @@ static void append_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(map), cmocka_unit_test(map_refused), cmocka_unit_test(reduce),
-        cmocka_unit_test(reduce_refused), cmocka_unit_test(row), cmocka_unit_test(row_refused),
         cmocka_unit_test(attention), cmocka_unit_test(attention_refused), cmocka_unit_test(rope),
         cmocka_unit_test(rope_refused), cmocka_unit_test(embedding), cmocka_unit_test(embedding_refused),
         cmocka_unit_test(reshape), cmocka_unit_test(reshape_refused), cmocka_unit_test(reshape_any),

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -180,10 +181,47 @@ static void keys_tell_apart(void **state)
     ein__arena_free(&a);
 }
 
+/* What partials hold before anything is joined to them fits the type that they are stored in. */
+static void typed_identities(void **state)
+{
+    static const struct { merge_kind kind; ein_dtype dtype; double identity; } cases[] = {
+        {MERGE_MAX, EIN_I8, -128}, {MERGE_MIN, EIN_I8, 127}, {MERGE_MAX, EIN_I32, -2147483648.0},
+        {MERGE_MIN, EIN_I32, 2147483647}, {MERGE_MAX, EIN_I64, -INFINITY}, {MERGE_MIN, EIN_I64, INFINITY},
+        {MERGE_MAX, EIN_BOOL, 0}, {MERGE_MIN, EIN_BOOL, 1}, {MERGE_MAX, EIN_BF16, -INFINITY},
+        {MERGE_SUM, EIN_I8, 0}, {MERGE_PROD, EIN_BOOL, 1}, {MERGE_ARGMAX, EIN_I8, -INFINITY},
+        {MERGE_LOGSUMEXP, EIN_F16, -(double)FLT_MAX}, {MERGE_LOGSUMEXP, EIN_F64, -DBL_MAX}};
+    arena a = {NULL};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        merge *m = NULL;
+        assert_int_equal(ein__merge_make_typed(&a, cases[i].kind, 1, cases[i].dtype, &m), EIN_OK);
+        assert_true(m->identity[0] == cases[i].identity);
+    }
+    ein__arena_free(&a);
+}
+
+/* The smallest float there is, a mask of many models, is not lost below the identity. */
+static void logsumexp_by_hand(void **state)
+{
+    static const double rows[][3] = {{0, 1, 2}, {-FLT_MAX, -FLT_MAX, -INFINITY}, {-INFINITY, -INFINITY, -INFINITY},
+                                     {1, INFINITY, 2}, {1000, 1000, 1000}};
+    const double expected[] = {2 + log(1 + exp(-1) + exp(-2)), -FLT_MAX, -INFINITY, INFINITY, 1000 + log(3)};
+    arena a = {NULL};
+    (void)state;
+    merge *m = made(&a, MERGE_LOGSUMEXP, 1);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double states[MAX_STATES] = {m->identity[0], m->identity[1]};
+        for (int k = 0; k < 3; k++) join(m, states, (double[MAX_STATES]){rows[i][k], 1}, states);
+        double y = finished(m, states);
+        assert_true(y == expected[i] || fabs(y - expected[i]) < 1e-12 * fabs(expected[i]));
+    }
+    ein__arena_free(&a);
+}
+
 static void out_of_memory(void **state)
 {
     (void)state;
-    for (int kind = MERGE_SUM; kind <= MERGE_SOFTMAX_STATE; kind++) {
+    for (int kind = MERGE_SUM; kind <= MERGE_WELFORD; kind++) {
         long before = ein__alloc_live(), n = 0;
         ein_status s;
         do {
@@ -206,6 +244,7 @@ int main(void)
         cmocka_unit_test(plain_merges), cmocka_unit_test(identities), cmocka_unit_test(softmax_by_hand),
         cmocka_unit_test(softmax_any_split), cmocka_unit_test(softmax_of_nothing),
         cmocka_unit_test(softmax_in_float), cmocka_unit_test(keys_tell_apart),
+        cmocka_unit_test(typed_identities), cmocka_unit_test(logsumexp_by_hand),
         cmocka_unit_test(out_of_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
