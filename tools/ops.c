@@ -187,6 +187,29 @@ static ein_tensor make_arange(ein_graph *g, ein_dtype d) { return ein_arange(g, 
 static ein_tensor make_tril(ein_graph *g, ein_dtype d) { return ein_tril(g, matrix(g, d, "x"), 0); }
 static ein_tensor make_triu(ein_graph *g, ein_dtype d) { return ein_triu(g, matrix(g, d, "x"), 0); }
 
+/* ---- convolutions and pools ---- */
+
+static ein_tensor make_conv1d(ein_graph *g, ein_dtype d)
+{
+    ein_tensor w = ein_parameter(g, "w", d, 3, SHAPE(8, 4, 3));
+    return ein_conv1d(g, ein_input(g, "x", d, 3, SHAPE(2, 4, 8)), w, (ein_tensor){0}, NULL);
+}
+static ein_tensor make_conv2d(ein_graph *g, ein_dtype d)
+{
+    ein_tensor w = ein_parameter(g, "w", d, 4, SHAPE(8, 4, 3, 3));
+    return ein_conv2d(g, ein_input(g, "x", d, 4, SHAPE(2, 4, 8, 8)), w, (ein_tensor){0}, NULL);
+}
+static ein_tensor make_max_pool(ein_graph *g, ein_dtype d)
+{
+    const ein_pool_options o = {.size = sizeof o, .kernel = {3, 3}, .stride = {2, 2}};
+    return ein_max_pool(g, ein_input(g, "x", d, 4, SHAPE(2, 4, 9, 9)), &o);
+}
+static ein_tensor make_avg_pool(ein_graph *g, ein_dtype d)
+{
+    const ein_pool_options o = {.size = sizeof o, .kernel = {2, 2}};
+    return ein_avg_pool(g, ein_input(g, "x", d, 4, SHAPE(2, 4, 8, 8)), &o);
+}
+
 static const struct op {
     const char *name;
     ein_tensor (*make)(ein_graph *g, ein_dtype d);
@@ -238,6 +261,10 @@ static const struct op {
     {"arange", make_arange},
     {"tril", make_tril},
     {"triu", make_triu},
+    {"conv1d", make_conv1d},
+    {"conv2d", make_conv2d},
+    {"max_pool", make_max_pool},
+    {"avg_pool", make_avg_pool},
 };
 
 /* Calls of one operand, of two, of axes: one of them; or of anything. */

@@ -56,9 +56,21 @@ static bool permute_map(const index_map *reader, const node *permute, index_map 
     return true;
 }
 
-/* A matrix product needs unit stride along one of its own dimensions, not along a batch dimension. */
+static bool summed(const node *n, const term *t) { return t->label >= 0 && !ein__map_has(&n->spec.results[0], t->label); }
+
+/* Runs of neighbours that are summed. */
+static int summed_runs(const node *n, const index_map *m)
+{
+    int runs = 0;
+    for (int i = 0; i < m->n; i++) runs += summed(n, &m->terms[i]) && (i == 0 || !summed(n, &m->terms[i - 1]));
+    return runs;
+}
+
+/* A matrix product needs unit stride along one of its own dimensions, not along a batch dimension, and what it sums as
+ * one dimension. */
 static bool suits_product(const node *n, int operand, const index_map *m)
 {
+    if (summed_runs(n, m) > summed_runs(n, &n->spec.operands[operand])) return false;
     int i = m->n - 1;
     while (i > 0 && m->terms[i].extent == 1) i--;
     if (i < 0 || m->terms[i].kind != TERM_LABEL) return false;

@@ -37,15 +37,17 @@ static inline void end(ein_graph *g)
     ein_graph_free(g);
 }
 
-/* The last node's spec, as printed. */
-static inline void assert_spec(const ein_graph *g, const char *expected)
+/* The spec of the last node but `back`, as printed. */
+static inline void assert_spec_of(const ein_graph *g, int back, const char *expected)
 {
     text t = {0};
     assert_string_equal(ein_graph_error(g), "");
-    ein__spec_print(&NODE(g, 0).spec, &t);
+    ein__spec_print(&NODE(g, back).spec, &t);
     assert_string_equal(ein__text_get(&t), expected);
     ein__text_free(&t);
 }
+
+static inline void assert_spec(const ein_graph *g, const char *expected) { assert_spec_of(g, 0, expected); }
 
 static inline void assert_shape(const ein_graph *g, ein_tensor x, const char *expected)
 {
