@@ -99,7 +99,7 @@ static const char body_gather[] =
     "}\n"
     "#undef PARAMS\n";
 
-/* The functions of double, in the order of the f64 list of test_wide.c. */
+/* The functions of double: of one argument, then of two and three. */
 static const char body_doubles[] =
     "#define PARAMS(IN, OUT, VAL, SEP) IN(double, x) SEP IN(double, w) SEP OUT(double, y) SEP VAL(i64, n)\n"
     "#define APPLY(f, k) STEP_N(n - lo) { ST(y, (k) * n + lo + tid, f(LD(x, lo + tid))); }\n"
