@@ -89,16 +89,19 @@ i64 ein__frame_points(const frame *f, uint32_t labels);
 /* out[i] = offset of map `m` at point i of `labels`, without the base. */
 void ein__frame_offsets(const frame *f, int m, uint32_t labels, i64 *out);
 
-/* An expression with the type of each of its nodes. */
+/* An expression to be evaluated for a result or state. */
 typedef struct body {
     const expr *x;
-    const bool *exact; /* per node: all under it is integer arithmetic, to be done in i64 */
-    bool whole;        /* the value is an integer */
-    bool floats;       /* nothing in it is: no argument of an integer type */
+    const ein_dtype *types; /* of the arguments: the evaluation's precision, or EIN_I64 */
+    ein_dtype want;         /* the value's; one of these */
+    bool floats;            /* no integer is in it */
+    int argument;           /* it is this argument, of type `want`; or -1 */
 } body;
 
-/* `types` per argument. On `a`; nothing for an expression of no nodes. */
-ein_status ein__body_make(arena *a, const expr *x, const ein_dtype *types, body *out);
+/* A value for `to`. What an integer becomes that is to be an integer is what the expression makes of it. */
+body ein__body_make(const evaluation *v, const expr *x, const ein_dtype *types, ein_dtype to);
+/* EIN_I64 for integers and bools, else the evaluation's precision. */
+ein_dtype ein__evaluation_type(const evaluation *v, ein_dtype d);
 
 /* An odometer over the points of some labels, the first label slowest, that carries one offset per map. */
 typedef struct walk {

@@ -130,6 +130,24 @@ ein_status ein__evaluation_result_as(evaluation *v, const node *n, int result, e
 
 i64 ein__evaluation_scalar(const evaluation *v, int scalar) { return scalar < 0 ? 0 : v->b->scalars[scalar]; }
 
+ein_dtype ein__evaluation_type(const evaluation *v, ein_dtype d) { return ein__dtype_is_float(d) ? v->real : EIN_I64; }
+
+body ein__body_make(const evaluation *v, const expr *x, const ein_dtype *types, ein_dtype to)
+{
+    body b = {.x = x, .types = types, .want = ein__evaluation_type(v, to), .argument = -1};
+    if (x->n == 0) return b;
+    const expr_node *root = &x->nodes[x->n - 1];
+    ein_dtype type = ein__expr_type(x, types);
+    /* A float becomes an integer where it is stored, as it may have to be cut to a narrow one. */
+    if (b.want == EIN_I64 && type != 0) b.want = ein__evaluation_type(v, type);
+    b.floats = b.want != EIN_I64;
+    for (int i = 0; i < x->n; i++) {
+        if (x->nodes[i].op == X_ARG && types[x->nodes[i].a] == EIN_I64) b.floats = false;
+    }
+    if (root->op == X_ARG && types[root->a] == b.want) b.argument = root->a;
+    return b;
+}
+
 typedef struct pool {
     reference_task task;
     void *job;

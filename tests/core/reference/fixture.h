@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Small graphs written as text: labels "i=2 j=3", a map "i j", where a term is a label, "i-1<5" a range,
- * "i$0<8" an index moved by scalar 0, "=2<4" a fixed one. */
+ * "i$0<8" an index moved by scalar 0, "=2<4" a fixed one, "2*i+3*k-1<9" or "-1*i+3<4" a window. */
 #ifndef TESTS_CORE_REFERENCE_FIXTURE_H
 #define TESTS_CORE_REFERENCE_FIXTURE_H
 
@@ -82,6 +82,18 @@ static inline value leaf_of(fixture *f, ein_dtype d, i64 numel, const void *data
     return v;
 }
 
+/* A leaf of these numbers, rounded to the type. */
+static inline value numbers_of(fixture *f, ein_dtype d, i64 numel, const double *numbers)
+{
+    char bytes[1024];
+    assert_true(numel * ein__dtype_bytes(d) <= (i64)sizeof bytes);
+    ein__dtype_convert(d, bytes, EIN_F64, numbers, numel);
+    return leaf_of(f, d, numel, bytes);
+}
+
+#define NUMBERS(f, d, ...) \
+    numbers_of((f), (d), sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__})
+
 #define FLOATS(f, ...) \
     leaf_of((f), EIN_F32, sizeof((float[]){__VA_ARGS__}) / sizeof(float), (float[]){__VA_ARGS__})
 
@@ -97,8 +109,37 @@ static inline void parse_labels(spec *s, const char *p)
     }
 }
 
+static inline int find_label(const spec *s, char name)
+{
+    int l = 0;
+    while (l < s->n_labels && s->labels[l].name[0] != name) l++;
+    assert_true(l < s->n_labels);
+    return l;
+}
+
+static inline term parse_window(const spec *s, const char *p)
+{
+    char *end;
+    term t = {.kind = TERM_WINDOW, .label2 = -1, .scalar = -1, .step = strtoll(p, &end, 10)};
+    t.label = find_label(s, end[1]);
+    end += 2;
+    while (*end != '<') {
+        i64 n = strtoll(end, &end, 10);
+        if (*end != '*') {
+            t.offset = n;
+            continue;
+        }
+        t.step2 = n;
+        t.label2 = find_label(s, end[1]);
+        end += 2;
+    }
+    t.extent = strtoll(end + 1, &end, 10);
+    return t;
+}
+
 static inline term parse_term(const spec *s, const char *p)
 {
+    if (*p == '-' || (*p >= '0' && *p <= '9')) return parse_window(s, p);
     term t = {.kind = TERM_LABEL, .label = -1, .scalar = -1};
     char *end = (char *)(uintptr_t)p + 1;
     for (int l = 0; l < s->n_labels; l++) {
@@ -164,15 +205,29 @@ static inline expr parse(fixture *f, const char *source)
     return x;
 }
 
+/* Operand that gives a kind's first result its type; -1: it is f32, as is any other result, but topk's indices. */
+static inline int typed_by(op_kind kind)
+{
+    return kind == OP_MOVE || kind == OP_APPEND || kind == OP_SELECT ? 0 : kind == OP_GATHER ? 1 : -1;
+}
+
 static inline value add(fixture *f, node n)
 {
-    ein_dtype d = n.kind == OP_MOVE ? f->g.values.items[n.operands[0]].dtype : EIN_F32;
     for (int i = 0; i < n.spec.n_results; i++) {
         i64 numel = ein__map_numel(&n.spec.results[i]);
+        int by = typed_by(n.kind);
+        ein_dtype d = by < 0 ? EIN_F32 : i > 0 ? EIN_I64 : f->g.values.items[n.operands[by]].dtype;
         n.results[i] = value_add(&f->g, VALUE_RESULT, f->g.nodes.n, i, d, numel);
     }
     ok(push_node(&f->g, n));
     return n.results[0];
+}
+
+/* The result has type `d`. */
+static inline value typed(fixture *f, ein_dtype d, value v)
+{
+    f->g.values.items[v].dtype = d;
+    return v;
 }
 
 static inline row_stage stage_of(fixture *f, merge_kind kind, expr body)
@@ -195,6 +250,15 @@ static inline value map_of(fixture *f, const char *labels, const char *body, int
     n.body[0] = parse(f, body);
     n.product = kind == MERGE_SUM && scale == 1 && strcmp(body, "x0 * x1") == 0;
     return add(f, n);
+}
+
+/* Give a node a merge of states of type `d`, and what a point gives to each. */
+static inline void merge_by(fixture *f, node *n, merge_kind kind, ein_dtype d, const char *const *bodies)
+{
+    merge *m;
+    ok(ein__merge_make_typed(&f->g.arena, kind, 1, d, &m));
+    n->spec.merge = m;
+    for (int k = 0; k < m->n_states; k++) n->body[k] = parse(f, bodies[k]);
 }
 
 typedef ein_status (*evaluator)(const graph *, const reference_bindings *, double *const *, error *);
@@ -250,24 +314,41 @@ static inline void expect_failure(fixture *f, value v, ein_status status, const 
     done(f);
 }
 
+static inline uint32_t next(uint32_t *seed) { return (*seed = *seed * 1664525u + 1013904223u) >> 8; }
+
+static inline float *random_floats(uint32_t *seed, i64 n)
+{
+    float *x = ein__calloc((size_t)n, sizeof *x);
+    for (i64 i = 0; i < n; i++) x[i] = (float)next(seed) / (1 << 23) - 1;
+    return x;
+}
+
 typedef struct attention_case {
     int b, h, g, s, t, d, e;
     bool causal;
     i64 position, length; /* length -1: all */
+    i64 window;
+    double softcap;
+    const char *mask; /* the fourth operand's map, or NULL */
 } attention_case;
 
-static inline node attention_node(fixture *f, const attention_case *c, const value *qkv, bool partial)
+/* `operands`: q, k, v, and the mask if the case has one. */
+static inline node attention_node(fixture *f, const attention_case *c, const value *operands, bool partial)
 {
     char labels[96];
     snprintf(labels, sizeof labels, "b=%d h=%d g=%d s=%d t=%d d=%d e=%d", c->b, c->h, c->g, c->s, c->t, c->d,
              c->e);
-    node n = node_of(f, OP_ATTENTION, labels, qkv, MAPS("b h g s d", "b h t d", "b h t e"),
+    node n = node_of(f, OP_ATTENTION, labels, operands, MAPS("b h g s d", "b h t d", "b h t e", c->mask),
                      partial ? MAPS("b h g s", "b h g s", "b h g s e") : MAPS("b h g s e"));
     ok(push_scalar(&f->g, "position"));
     ok(push_scalar(&f->g, "length"));
     f->scalars[0] = c->position;
     f->scalars[1] = c->length;
-    n.attention = (attention_attrs){.causal = c->causal, .scale = 0.5, .length = c->length < 0 ? -1 : 1};
+    n.attention = (attention_attrs){.causal = c->causal,
+                                    .scale = 0.5,
+                                    .length = c->length < 0 ? -1 : 1,
+                                    .window = c->window,
+                                    .softcap = c->softcap};
     return n;
 }
 

@@ -1,21 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fast paths of products and attention against plain loops and values worked out by hand. */
+/* The fast path of products against the plain one, and values worked out by hand. */
 #include "tests/core/reference/fixture.h"
 
-static uint32_t next(uint32_t *seed) { return (*seed = *seed * 1664525u + 1013904223u) >> 8; }
-
-static float *random_floats(uint32_t *seed, i64 n)
+/* The only output, of a product, by both paths, in both precisions, with one and two threads: the same bits. */
+static void check_paths(fixture *f, i64 points)
 {
-    float *x = ein__calloc((size_t)n, sizeof *x);
-    for (i64 i = 0; i < n; i++) x[i] = (float)next(seed) / (1 << 23) - 1;
-    return x;
+    double *got[8];
+    assert_true(f->g.nodes.items[0].product);
+    for (int i = 0; i < 8; i++) {
+        got[i] = ein__calloc((size_t)points, sizeof *got[i]);
+        f->g.nodes.items[0].product = i < 4;
+        f->threads = 1 + (i / 2) % 2;
+        ok(evaluate(f, i % 2 == 0 ? ein__reference_f64 : ein__reference_f32, &got[i]));
+    }
+    for (int i = 2; i < 8; i++) assert_memory_equal(got[i], got[i % 2], (size_t)points * sizeof *got[i]);
+    for (int i = 0; i < 8; i++) ein__free(got[i]);
+    done(f);
 }
 
-/* ---- products ---- */
+/* x has `numel[0]` elements, y `numel[1]`. */
+static void check_random(const char *labels, const i64 *numel, const char *x_map, const char *y_map, i64 points,
+                         const char *result, uint32_t *seed)
+{
+    float *data[2] = {random_floats(seed, numel[0]), random_floats(seed, numel[1])};
+    fixture f = {0};
+    value x = leaf_of(&f, EIN_F32, numel[0], data[0]), y = leaf_of(&f, EIN_F32, numel[1], data[1]);
+    ein__free(data[0]);
+    ein__free(data[1]);
+    out(&f, map_of(&f, labels, "x0 * x1", MERGE_SUM, 1, VALUES(x, y), MAPS(x_map, y_map), result));
+    check_paths(&f, points);
+}
 
 /* Extents of labels a b m o n p k l; maps of operands and result name all classes twice. */
-static void check_product(const int *e, const char *x_map, const char *y_map, const char *result,
-                          uint32_t *seed)
+static void check_product(const int *e, const char *x_map, const char *y_map, const char *result, uint32_t *seed)
 {
     static const char names[] = "abmonpkl";
     char labels[128];
@@ -27,23 +44,7 @@ static void check_product(const int *e, const char *x_map, const char *y_map, co
         if (strchr(y_map, names[i]) != NULL) numel[1] *= e[i];
         if (strchr(result, names[i]) != NULL) points *= e[i];
     }
-    float *data[2] = {random_floats(seed, numel[0]), random_floats(seed, numel[1])};
-    double *got[6];
-    for (int i = 0; i < 6; i++) got[i] = ein__calloc((size_t)points, sizeof *got[i]);
-    fixture f = {0};
-    value x = leaf_of(&f, EIN_F32, numel[0], data[0]), y = leaf_of(&f, EIN_F32, numel[1], data[1]);
-    out(&f, map_of(&f, labels, "x0 * x1", MERGE_SUM, 1, VALUES(x, y), MAPS(x_map, y_map), result));
-    assert_true(f.g.nodes.items[0].product);
-    for (int i = 0; i < 6; i++) {
-        f.g.nodes.items[0].product = i < 4;
-        f.threads = 1 + (i / 2) % 2;
-        ok(evaluate(&f, i % 2 == 0 ? ein__reference_f64 : ein__reference_f32, &got[i]));
-    }
-    for (int i = 2; i < 6; i++) assert_memory_equal(got[i], got[i % 2], (size_t)points * sizeof *got[i]);
-    for (int i = 0; i < 6; i++) ein__free(got[i]);
-    ein__free(data[0]);
-    ein__free(data[1]);
-    done(&f);
+    check_random(labels, numel, x_map, y_map, points, result, seed);
 }
 
 /* Blocked and plain have the same bits, for any number of threads. */
@@ -75,127 +76,79 @@ static void test_product_values(void **state)
            -2, 4, -2, 13);
 }
 
-/* ---- attention ---- */
-
-static void test_attention_values(void **state)
+/* Windows: strides, dilations, a reversed kernel, groups, two dimensions. */
+static void test_convolution_paths(void **state)
 {
     (void)state;
-    /* Scores 0.5 * q k: 0 and 1; weights e^-1 and 1. */
-    double w = exp(-1), l = 1 + w;
-    attention_case c = {1, 1, 1, 2, 2, 1, 2, false, 0, -1};
-    fixture f = {0};
-    value q = FLOATS(&f, 2, 0), k = FLOATS(&f, 0, 1), v = FLOATS(&f, 1, 2, 3, 4);
-    EXPECT(&f, add(&f, attention_node(&f, &c, VALUES(q, k, v), false)), (w + 3) / l, (2 * w + 4) / l, 2, 3);
-    c.causal = true;
-    f = (fixture){0};
-    q = FLOATS(&f, 2, 0), k = FLOATS(&f, 0, 1), v = FLOATS(&f, 1, 2, 3, 4);
-    EXPECT(&f, add(&f, attention_node(&f, &c, VALUES(q, k, v), false)), 1, 2, 2, 3);
-    /* The first query sees nothing, the second one key. A NaN in a key that is not seen is not read. */
-    c.position = -1;
-    f = (fixture){0};
-    q = FLOATS(&f, 2, 0), k = FLOATS(&f, 0, NAN), v = FLOATS(&f, 1, 2, NAN, NAN);
-    EXPECT(&f, add(&f, attention_node(&f, &c, VALUES(q, k, v), false)), 0, 0, 1, 2);
-    c = (attention_case){1, 1, 1, 2, 2, 1, 2, true, 0, 1};
-    f = (fixture){0};
-    q = FLOATS(&f, 2, 0), k = FLOATS(&f, 0, 1), v = FLOATS(&f, 1, 2, 3, 4);
-    EXPECT(&f, add(&f, attention_node(&f, &c, VALUES(q, k, v), false)), 1, 2, 1, 2);
+    uint32_t seed = 11;
+    check_random("n=2 o=5 i=20 c=3 k=4", (i64[]){2 * 3 * 43, 60}, "n c 2*i+1*k+1<43", "o c k", 200, "n o i", &seed);
+    check_random("o=9 i=7 c=4 k=3", (i64[]){4 * 13, 108}, "c 1*i+3*k<13", "o c k", 63, "o i", &seed);
+    check_random("o=9 i=7 c=4 k=3", (i64[]){4 * 9, 108}, "c 1*i-1*k+2<9", "o c k", 63, "o i", &seed);
+    check_random("g=3 o=2 i=5 j=6 c=2 k=3 l=2", (i64[]){6 * 11 * 7, 72}, "g c 2*i+1*k<11 1*j+1*l<7", "g o c k l",
+                 180, "g o i j", &seed);
 }
 
-static void test_attention_partial(void **state)
+/* Leaves of narrow types are packed from their own. */
+static void test_product_narrow(void **state)
 {
     (void)state;
-    double w = exp(-1), got[3][4];
-    attention_case c = {1, 1, 2, 1, 2, 1, 2, true, 1, -1};
-    fixture f = {0};
-    value q = FLOATS(&f, 2, 0), k = FLOATS(&f, 0, 1), v = FLOATS(&f, 1, 2, 3, 4);
-    value m = add(&f, attention_node(&f, &c, VALUES(q, k, v), true));
-    for (int i = 0; i < 3; i++) out(&f, m + i);
-    ok(evaluate(&f, ein__reference_f64, (double *[]){got[0], got[1], got[2]}));
-    assert_true(got[0][0] == 1 && got[0][1] == 0);
-    assert_true(got[1][0] == 1 + w && got[1][1] == 2);
-    assert_true(got[2][0] == w + 3 && got[2][1] == 2 * w + 4 && got[2][2] == 4 && got[2][3] == 6);
-    f.scalars[0] = -5;
-    ok(evaluate(&f, ein__reference_f32, (double *[]){got[0], got[1], got[2]}));
-    assert_true(got[0][0] == (double)-3e38f && got[1][0] == 0 && got[2][0] == 0 && got[2][3] == 0);
-    done(&f);
-}
-
-/* The textbook loop, for one query. */
-static void plain_attention(const attention_case *c, const float *q, const float *k, const float *v, int s,
-                            double *o)
-{
-    double l = 0, top = -INFINITY;
-    for (int pass = 0; pass < 2; pass++) {
-        for (int t = 0; t < c->t; t++) {
-            if ((c->causal && t > s + c->position) || (c->length >= 0 && t >= c->length)) continue;
-            double score = 0;
-            for (int d = 0; d < c->d; d++) score += (double)q[d] * (double)k[t * c->d + d];
-            score *= 0.5;
-            if (pass == 0) {
-                top = score > top ? score : top;
-                continue;
+    uint32_t seed = 5;
+    const ein_dtype types[] = {EIN_BF16, EIN_F16, EIN_F64, EIN_I8, EIN_BOOL};
+    for (int t = 0; t < 5; t++) {
+        double numbers[2][70];
+        for (int i = 0; i < 140; i++) numbers[i / 70][i % 70] = (double)(int)(next(&seed) % 64) - 32;
+        fixture f = {0};
+        value x = numbers_of(&f, types[t], 70, numbers[0]), y = numbers_of(&f, EIN_BF16, 70, numbers[1]);
+        out(&f, map_of(&f, "m=7 n=7 k=10", "x0 * x1", MERGE_SUM, 1, VALUES(x, y), MAPS("m k", "k n"), "m n"));
+        double got[49];
+        ok(evaluate(&f, ein__reference_f32, (double *[]){got}));
+        for (int i = 0; i < 49; i++) {
+            double sum = 0;
+            for (int k = 0; k < 10; k++) {
+                double a = numbers[0][i / 7 * 10 + k];
+                sum += (types[t] == EIN_BOOL ? a != 0 : a) * numbers[1][k * 7 + i % 7];
             }
-            l += exp(score - top);
-            for (int e = 0; e < c->e; e++) o[e] += exp(score - top) * (double)v[t * c->e + e];
+            assert_true(got[i] == sum);
         }
+        check_paths(&f, 49);
     }
-    for (int e = 0; e < c->e; e++) o[e] = l == 0 ? 0 : o[e] / l;
 }
 
-static void check_attention(const attention_case *c, uint32_t *seed)
-{
-    i64 rows = c->b * c->h * c->g * c->s, heads = c->b * c->h, points = rows * c->e;
-    float *q = random_floats(seed, rows * c->d), *k = random_floats(seed, heads * c->t * c->d);
-    float *v = random_floats(seed, heads * c->t * c->e), *plain = ein__calloc((size_t)points, sizeof *plain);
-    double *got[4], *want = ein__calloc((size_t)points, sizeof *want);
-    for (int i = 0; i < 4; i++) got[i] = ein__calloc((size_t)points, sizeof *got[i]);
-    for (i64 r = 0; r < rows; r++) {
-        i64 head = r / (c->g * c->s);
-        plain_attention(c, q + r * c->d, k + head * c->t * c->d, v + head * c->t * c->e, (int)(r % c->s),
-                        want + r * c->e);
-    }
-    fixture f = {0};
-    value x = leaf_of(&f, EIN_F32, rows * c->d, q), y = leaf_of(&f, EIN_F32, heads * c->t * c->d, k);
-    value z = leaf_of(&f, EIN_F32, heads * c->t * c->e, v);
-    out(&f, add(&f, attention_node(&f, c, VALUES(x, y, z), false)));
-    for (int i = 0; i < 4; i++) {
-        f.threads = 1 + i / 2;
-        ok(evaluate(&f, i % 2 == 0 ? ein__reference_f64 : ein__reference_f32, &got[i]));
-    }
-    for (int i = 2; i < 4; i++) assert_memory_equal(got[i], got[i - 2], (size_t)points * sizeof *got[i]);
-    for (i64 i = 0; i < points; i++) {
-        assert_true(fabs(got[0][i] - want[i]) < 1e-13);
-        assert_true(fabs(got[1][i] - want[i]) < 1e-5);
-        plain[i] = (float)got[1][i];
-    }
-    const comparable how = {EIN_F32, EIN_F32, rows, c->e};
-    assert_true(ein__compare(&how, plain, got[0], got[1], 1e-5).ok);
-    for (int i = 0; i < 4; i++) ein__free(got[i]);
-    void *all[] = {q, k, v, plain, want};
-    for (int i = 0; i < 5; i++) ein__free(all[i]);
-    done(&f);
-}
-
-static void test_attention_random(void **state)
+/* 2^31 - 1 and 2^20 + 1 are no f32, and the sum passes 2^32: i32 wraps. */
+static void test_product_integers(void **state)
 {
     (void)state;
-    uint32_t seed = 3;
-    for (int i = 0; i < 60; i++) {
-        static const int low[] = {1, 1, 1, 1, 0, 0, 1}, range[] = {2, 3, 3, 21, 140, 9, 11};
-        int n[7];
-        for (int l = 0; l < 7; l++) n[l] = low[l] + (int)(next(&seed) % (uint32_t)range[l]);
-        attention_case c = {n[0], n[1], n[2], n[3], n[4], n[5], n[6], next(&seed) % 2 != 0, 0, -1};
-        c.position = (i64)(next(&seed) % 80) - 20;
-        if (next(&seed) % 3 != 0) c.length = next(&seed) % 60;
-        check_attention(&c, &seed);
+    for (int wide = 0; wide < 2; wide++) {
+        fixture f = {0};
+        double got[2];
+        value x = NUMBERS(&f, EIN_I32, 2147483647, 3, 1, -1), y = NUMBERS(&f, EIN_I8, 3, 2);
+        node n = node_of(&f, OP_MAP, "m=2 k=2", VALUES(x, y), MAPS("m k", "k"), MAPS("m"));
+        merge_by(&f, &n, MERGE_SUM, wide ? EIN_I64 : EIN_I32, (const char *[]){"x0 * x1"});
+        n.product = true;
+        out(&f, typed(&f, wide ? EIN_I64 : EIN_I32, add(&f, n)));
+        ok(evaluate(&f, ein__reference_f32, (double *[]){got}));
+        assert_true(got[0] == (wide ? 6442450947.0 : -2147483645.0));
+        assert_true(got[1] == 1);
+        check_paths(&f, 2);
     }
+}
+
+static void test_convolution_values(void **state)
+{
+    (void)state;
+    fixture f = {0};
+    value x = FLOATS(&f, 1, 2, 3, 4, 5, 6, 7), w = FLOATS(&f, 1, 10, 1, -1);
+    /* Of x1.. in steps of 2: 2 and 3, 4 and 5, 6 and 7. */
+    value y = map_of(&f, "o=2 i=3 k=2", "x0 * x1", MERGE_SUM, 1, VALUES(x, w), MAPS("2*i+1*k+1<7", "o k"), "o i");
+    assert_true(f.g.nodes.items[0].product);
+    EXPECT(&f, y, 32, 54, 76, -1, -1, -1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_product_paths), cmocka_unit_test(test_product_values),
-        cmocka_unit_test(test_attention_values), cmocka_unit_test(test_attention_partial),
-        cmocka_unit_test(test_attention_random)};
+        cmocka_unit_test(test_product_narrow), cmocka_unit_test(test_product_integers),
+        cmocka_unit_test(test_convolution_paths), cmocka_unit_test(test_convolution_values)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
