@@ -187,6 +187,13 @@ static ein_tensor make_arange(ein_graph *g, ein_dtype d) { return ein_arange(g, 
 static ein_tensor make_tril(ein_graph *g, ein_dtype d) { return ein_tril(g, matrix(g, d, "x"), 0); }
 static ein_tensor make_triu(ein_graph *g, ein_dtype d) { return ein_triu(g, matrix(g, d, "x"), 0); }
 
+static ein_tensor make_moe_routing(ein_graph *g, ein_dtype d)
+{
+    ein_tensor out[2];
+    ein_moe_routing(g, matrix(g, d, "logits"), 2, 4, 1, out);
+    return out[1];
+}
+
 /* ---- convolutions and pools ---- */
 
 static ein_tensor make_conv1d(ein_graph *g, ein_dtype d)
@@ -261,6 +268,7 @@ static const struct op {
     {"arange", make_arange},
     {"tril", make_tril},
     {"triu", make_triu},
+    {"moe_routing", make_moe_routing},
     {"conv1d", make_conv1d},
     {"conv2d", make_conv2d},
     {"max_pool", make_max_pool},

@@ -4,7 +4,8 @@
 
 static const family *const families[] = {
     &ein__family_product, &ein__family_map,  &ein__family_row,    &ein__family_attention,
-    &ein__family_gather,  &ein__family_move, &ein__family_append, &ein__family_custom};
+    &ein__family_gather,  &ein__family_move, &ein__family_append, &ein__family_select,
+    &ein__family_custom};
 
 const family *ein__family_find(const job *j)
 {
