@@ -2,12 +2,11 @@
 /* Reads a config.json of the LLaMA family. Members that do not change the graph (token ids, dropout, cache
  * settings) are passed over; members that would change it in a way not built here are refused by name, as are
  * values that contradict each other. */
-#include <errno.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "core/base/file.h"
 #include "tools/model.h"
 
 typedef struct reader {
@@ -73,8 +72,8 @@ static ein_status read_word(const reader *r, const json_t *object, const char *m
     for (; words[*out] != NULL; ++*out) {
         if (strcmp(words[*out], json_string_value(v)) == 0) return EIN_OK;
     }
-    return ein__fail(r->error, EIN_UNSUPPORTED, "%s: \"%s\" is \"%.60s\", built is \"%s\"", r->path, member,
-                     json_string_value(v), words[0]);
+    return ein__fail(r->error, EIN_UNSUPPORTED, "%s: \"%s\" is \"%s\", built is \"%s\"", r->path, member,
+                     ein__excerpt_first(json_string_value(v), 60).s, words[0]);
 }
 
 static ein_status read_kind(const reader *r)
@@ -90,7 +89,8 @@ static ein_status read_kind(const reader *r)
     if (name == NULL) return refuse(r, "architectures", "must be an array of strings");
     if (strcmp(name, "LlamaForCausalLM") == 0) return EIN_OK;
     return ein__fail(r->error, EIN_UNSUPPORTED,
-                     "%s: \"architectures\" is \"%.60s\", built is LlamaForCausalLM", r->path, name);
+                     "%s: \"architectures\" is \"%s\", built is LlamaForCausalLM", r->path,
+                     ein__excerpt_first(name, 60).s);
 }
 
 static ein_status read_sizes(const reader *r, llama *out, i64 *positions)
@@ -152,7 +152,8 @@ static ein_status read_rest(arena *a, const reader *r, llama *out, const char **
     const char *dtype = json_string_value(get(r->root, "torch_dtype"));
     if (dtype == NULL) dtype = json_string_value(get(r->root, "dtype"));
     if (dtype == NULL || strcmp(dtype, "float32") == 0) return EIN_OK;
-    *note = ein__arena_printf(a, "%s: torch_dtype \"%s\": computed in f32", r->path, dtype);
+    *note = ein__arena_printf(a, "%s: torch_dtype \"%s\": computed in f32", r->path,
+                             ein__excerpt_first(dtype, 60).s);
     return *note != NULL ? EIN_OK : EIN_NO_MEMORY;
 }
 
@@ -165,17 +166,25 @@ static ein_status read_all(arena *a, const reader *r, llama *out, i64 *positions
     return read_rest(a, r, out, note);
 }
 
-ein_status config_read(arena *a, const char *path, llama *out, i64 *positions, const char **note, error *e)
+ein_status config_parse(arena *a, const char *path, const char *bytes, size_t n, llama *out, i64 *positions,
+                        const char **note, error *e)
 {
     memset(out, 0, sizeof *out);
     *note = NULL;
-    FILE *f = fopen(path, "rb");
-    if (f == NULL) return ein__fail(e, EIN_IO, "%s: %s", path, strerror(errno));
     json_error_t bad;
-    json_t *root = json_loadf(f, JSON_REJECT_DUPLICATES, &bad);
-    fclose(f);
-    if (root == NULL) return ein__fail(e, EIN_INVALID, "%s:%d:%d: %s", path, bad.line, bad.column, bad.text);
+    json_t *root = json_loadb(bytes, n, JSON_REJECT_DUPLICATES, &bad);
+    if (root == NULL)
+        return ein__fail(e, EIN_INVALID, "%s:%d:%d: %s", path, bad.line, bad.column, ein__excerpt_first(bad.text, 100).s);
     ein_status status = read_all(a, &(reader){path, root, e}, out, positions, note);
     json_decref(root);
+    return status;
+}
+
+ein_status config_read(arena *a, const char *path, llama *out, i64 *positions, const char **note, error *e)
+{
+    text t = {0};
+    ein_status status = ein__file_read(path, MOST, true, &t, e);
+    if (status == EIN_OK) status = config_parse(a, path, ein__text_get(&t), t.n, out, positions, note, e);
+    ein__text_free(&t);
     return status;
 }

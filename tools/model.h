@@ -28,5 +28,8 @@ i64 model_scalar(const model *m, const char *name);
 
 /* A LLaMA config file (Hugging Face). `positions` is its max_position_embeddings. */
 ein_status config_read(arena *a, const char *path, llama *out, i64 *positions, const char **note, error *e);
+/* The same of its text; `path` is for messages. */
+ein_status config_parse(arena *a, const char *path, const char *bytes, size_t n, llama *out, i64 *positions,
+                        const char **note, error *e);
 
 #endif

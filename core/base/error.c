@@ -14,6 +14,8 @@ ein_status ein__fail(error *e, ein_status status, const char *format, ...)
         va_start(args, format);
         vsnprintf(e->line, sizeof e->line, format, args);
         va_end(args);
+        for (char *c = e->line; *c != 0; c++) /* it may hold words of a hostile file, and it is one line */
+            if ((unsigned char)*c < 32 || *c == 127) *c = '?';
         e->status = status;
     }
     return status;

@@ -11,7 +11,8 @@ typedef struct error {
     char *detail; /* owned (ein__free), or NULL */
 } error;
 
-/* Record (the last one wins; a builder asks first) and return `status`. `e` may be NULL. */
+/* Record (the last one wins; a builder asks first) and return `status`. Control characters become '?'. `e` may be
+ * NULL. */
 ein_status ein__fail(error *e, ein_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void ein__error_set_detail(error *e, const char *text);
 void ein__error_reset(error *e);
