@@ -26,7 +26,7 @@ ein_status ein__reference_f32(const graph *g, const reference_bindings *b, doubl
 /* How a result may be compared. */
 typedef struct comparable {
     ein_dtype dtype;     /* of the result */
-    ein_dtype precision; /* the coarsest of the float types that it or a value behind it was rounded to; EIN_I64: none */
+    ein_dtype precision; /* the coarsest float type that it or a value behind it was rounded to; EIN_I64: none */
     i64 rows, width;
 } comparable;
 

@@ -162,7 +162,8 @@ static bool is_seen(const random_case *r, int s, int t, double mask)
 {
     const attention_case *c = &r->c;
     i64 at = s + c->position;
-    if ((c->causal && t > at) || (c->length >= 0 && t >= c->length) || (c->window > 0 && t <= at - c->window)) return false;
+    bool after = (c->causal && t > at) || (c->length >= 0 && t >= c->length);
+    if (after || (c->window > 0 && t <= at - c->window)) return false;
     return c->mask == NULL || (r->mask_type == EIN_BOOL ? mask != 0 : mask != -INFINITY);
 }
 

@@ -372,73 +372,6 @@ static void test_allocation_failures(void **state)
     }
 }
 
-/* ---- through the public calls ---- */
-
-static void expect_public(ein_graph *g, ein_tensor y, const void *const *data, int n, const double *want)
-{
-    double got[16];
-    error e = {0};
-    const i64 scalars[1] = {1};
-    reference_bindings b = {.leaves = data, .scalars = scalars};
-    ein_output(g, "y", y);
-    assert_string_equal(ein_graph_error(g), "");
-    assert_int_equal(ein__value_numel(&g->g, g->g.outputs.items[0].value), n);
-    ok(ein__reference_f64(&g->g, &b, (double *[]){got}, &e));
-    for (int i = 0; i < n; i++) assert_true(fabs(got[i] - want[i]) < 1e-6);
-    ein_graph_free(g);
-    assert_int_equal(ein__alloc_live(), 0);
-}
-
-static void test_public_linear(void **state)
-{
-    (void)state;
-    ein_graph *g;
-    ok(ein_graph_create(&g));
-    ein_tensor x = ein_input(g, "x", EIN_F32, 3, (int64_t[]){2, 1, 2});
-    ein_tensor w = ein_parameter(g, "w", EIN_F32, 2, (int64_t[]){3, 2});
-    ein_tensor y = ein_linear(g, x, w, ein_parameter(g, "b", EIN_F32, 1, (int64_t[]){3}));
-    y = ein_permute(g, ein_reshape(g, y, 2, (int64_t[]){2, -1}), (int[]){1, 0});
-    y = ein_concat(g, 2, (ein_tensor[]){y, ein_slice(g, y, 1, -1, 9)}, 1);
-    const float a[] = {1, 2, 3, 4}, b[] = {1, 0, 0, 1, 1, 1}, c[] = {10, 20, 30};
-    expect_public(g, y, (const void *[]){a, b, c}, 9, (double[]){11, 13, 13, 22, 24, 24, 33, 37, 37});
-}
-
-static void test_public_rope(void **state)
-{
-    (void)state;
-    ein_graph *g;
-    ein_tensor cosine, sine;
-    ok(ein_graph_create(&g));
-    ein_tensor x = ein_input(g, "x", EIN_F32, 4, (int64_t[]){1, 2, 1, 4});
-    ein_rope_tables(g, 8, 4, 100, &cosine, &sine);
-    ein_tensor y = ein_rope(g, x, cosine, sine, ein_scalar_input(g, "position"));
-    const float a[] = {1, 2, 3, 4, 1, 0, 0, 1};
-    /* Row s at position s + 1 turns pairs (0, 2) by s + 1, (1, 3) by (s + 1) / 10. */
-    const double want[] = {cos(1) - 3 * sin(1), 2 * cos(0.1) - 4 * sin(0.1), sin(1) + 3 * cos(1),
-                           2 * sin(0.1) + 4 * cos(0.1), cos(2), -sin(0.2), sin(2), cos(0.2)};
-    expect_public(g, y, (const void *[]){a, NULL, NULL, NULL}, 8, want);
-}
-
-/* A layer's attention over a state, and a mean of what comes out. */
-static void test_public_state(void **state)
-{
-    (void)state;
-    ein_graph *g;
-    ok(ein_graph_create(&g));
-    ein_tensor x = ein_input(g, "x", EIN_F32, 4, (int64_t[]){1, 2, 1, 1});
-    ein_tensor cache = ein_state_tensor(g, "cache", EIN_F32, 4, (int64_t[]){1, 1, 3, 1});
-    ein_scalar position = ein_scalar_input(g, "position");
-    ein_tensor rows = ein_sum(g, x, 1, (int[]){1}, 1);
-    ein_tensor k = ein_state_append(g, cache, rows, 2, position);
-    ein_attention_options o = {.size = sizeof o, .causal = 1, .position = position};
-    ein_tensor y = ein_scaled_dot_product_attention(g, x, k, k, &o);
-    const float a[] = {1, -1.5f}, old[] = {2, 7, 9};
-    /* Keys 2 and -0.5 are seen by both heads. */
-    double p = exp(2), q = exp(-0.5), r = exp(-3), s = exp(0.75);
-    expect_public(g, ein_mean(g, y, 0, NULL, 0), (const void *[]){a, old}, 1,
-                  (double[]){((2 * p - 0.5 * q) / (p + q) + (2 * r - 0.5 * s) / (r + s)) / 2});
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -449,8 +382,6 @@ int main(void)
         cmocka_unit_test(test_gather), cmocka_unit_test(test_move), cmocka_unit_test(test_move_integers),
         cmocka_unit_test(test_append), cmocka_unit_test(test_custom),
         cmocka_unit_test(test_needed_nodes_only), cmocka_unit_test(test_outputs),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_allocation_failures),
-        cmocka_unit_test(test_public_linear),
-        cmocka_unit_test(test_public_rope), cmocka_unit_test(test_public_state)};
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_allocation_failures)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
