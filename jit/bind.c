@@ -28,7 +28,6 @@ static ein_status check_dtype(ein_dtype want, const placed_tensor *t, const char
 
 static ein_status check_parameter(const value_info *v, const placed_tensor *t, const char *name, error *e)
 {
-    if (t == NULL) return ein__fail(e, EIN_INVALID, "parameter '%s' is not in the weight store", name);
     TRY(check_dtype(v->dtype, t, name, e));
     bool same = t->rank == v->rank;
     for (int i = 0; same && i < t->rank; i++) same = t->shape[i] == v->shape[i];
@@ -38,13 +37,21 @@ static ein_status check_parameter(const value_info *v, const placed_tensor *t, c
     return EIN_OK;
 }
 
+static ein_status missing(const ein_weights *w, const char *name, error *e)
+{
+    const stored_tensor *t = ein__weights_left_out(w, name);
+    if (t == NULL) return ein__fail(e, EIN_INVALID, "parameter '%s' is not in the weight store", name);
+    return ein__fail(e, EIN_DTYPE, "parameter '%s' is %s of rank %d in its file: not built, so left out", name, t->type, t->rank);
+}
+
 ein_status ein__weights_check(const ein_program *p, const ein_weights *w, error *e)
 {
     for (int i = 0; i < p->graph.leaves.n; i++) {
         const leaf *l = &p->graph.leaves.items[i];
         for (int m = 0; l->kind == LEAF_PARAMETER && m < l->n_members; m++) {
             const char *name = ein__leaf_name(p, l, m);
-            TRY(check_parameter(&p->graph.values.items[l->value], ein__tensor_find(&w->tensors, name), name, e));
+            const placed_tensor *t = ein__tensor_find(&w->tensors, name);
+            TRY(t != NULL ? check_parameter(&p->graph.values.items[l->value], t, name, e) : missing(w, name, e));
         }
     }
     return EIN_OK;

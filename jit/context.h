@@ -29,6 +29,7 @@ typedef struct placed_tensor {
     i64 shape[EIN_MAX_RANK];
     const void *data; /* host memory, until it is placed; states: NULL */
     bool owned;       /* data is ours */
+    bool mapped;      /* data is in a file's map */
     bool placed;
     relation layout;
     void **address;   /* [block * n_devices + device] */
@@ -95,8 +96,9 @@ void ein__tensor_release(ein_context *c, placed_tensor *t);
 /* Name of member `m` of canonical leaf `l`. */
 const char *ein__leaf_name(const ein_program *p, const leaf *l, int m);
 
-/* weights_open.c */
+/* weights_open.c; left out: a tensor of a store's files that is not in the store, since it cannot be read; or NULL. */
 void ein__weight_files_close(weight_files *f);
+const stored_tensor *ein__weights_left_out(const ein_weights *w, const char *name);
 
 /* bind.c: the weights and constants of a program. check: every parameter is there, as the graph has it. */
 ein_status ein__weights_check(const ein_program *p, const ein_weights *w, error *e);

@@ -14,6 +14,9 @@ placed_tensor *ein__tensor_find(const tensor_list *l, const char *name)
 
 static void forget_data(placed_tensor *t)
 {
+    i64 bytes = ein__dtype_bytes(t->dtype);
+    for (int i = 0; i < t->rank && t->mapped; i++) bytes *= t->shape[i];
+    if (t->mapped && t->placed) ein__file_drop(t->data, (size_t)bytes); /* nobody reads them again */
     if (t->owned) ein__free((void *)(uintptr_t)t->data);
     t->owned = false;
     t->data = NULL;

@@ -62,10 +62,21 @@ static ein_status add_files(ein_weights *w, weight_files *f, const char *path)
         all[i].rank = from->rank;
         memcpy(all[i].shape, from->shape, sizeof all[i].shape);
         all[i].data = from->data;
+        all[i].mapped = true;
         w->tensors.items[w->tensors.n++] = &all[i];
     }
     w->files.items[w->files.n++] = *f;
     return EIN_OK;
+}
+
+const stored_tensor *ein__weights_left_out(const ein_weights *w, const char *name)
+{
+    for (int i = 0; i < w->files.n; i++) {
+        const stored_list *l = &w->files.items[i].checkpoint.tensors;
+        for (int k = 0; k < l->n; k++)
+            if (!ein__stored_readable(&l->items[k]) && strcmp(l->items[k].name, name) == 0) return &l->items[k];
+    }
+    return NULL;
 }
 
 ein_status ein_weights_open(ein_weights *w, const char *path)

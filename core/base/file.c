@@ -3,6 +3,7 @@
  * taken: the last writer wins. Nothing is synced to disk: after a crash of the machine a file may be short,
  * so formats that matter carry a checksum. */
 #define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE /* madvise */
 #include "core/base/file.h"
 
 #include <errno.h>
@@ -120,6 +121,14 @@ void ein__file_unmap(file_map *m)
 {
     if (m->bytes != NULL) munmap((void *)(uintptr_t)m->bytes, m->n);
     *m = (file_map){NULL, 0};
+}
+
+/* Whole pages only; their neighbours may be somebody else's. */
+void ein__file_drop(const void *bytes, size_t n)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = ((uintptr_t)bytes + page - 1) / page * page,
+              end = ((uintptr_t)bytes + n) / page * page;
+    if (first < end) madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
 bool ein__file_read_exact(int fd, void *bytes, size_t n)

@@ -16,6 +16,8 @@ ein_status ein__file_read(const char *path, size_t limit, bool follow, text *out
 typedef struct file_map { const char *bytes; size_t n; } file_map; /* {NULL, 0} is mapped nowhere, and an empty file */
 ein_status ein__file_map(const char *path, file_map *out, error *e);
 void ein__file_unmap(file_map *m);
+/* These bytes of a map will not be read soon: memory that they take may be given back. */
+void ein__file_drop(const void *bytes, size_t n);
 
 /* Exactly n bytes from an open file. */
 bool ein__file_read_exact(int fd, void *bytes, size_t n);

@@ -217,6 +217,71 @@ static void names(void **state)
     ein_context_free(c);
 }
 
+static ein_graph *one_product(ein_dtype dtype, int64_t n)
+{
+    ein_graph *g = NULL;
+    assert_int_equal(ein_graph_create(&g), EIN_OK);
+    ein_tensor x = ein_input(g, "x", dtype, 2, (int64_t[]){3, n}), w = ein_parameter(g, "w", dtype, 2, (int64_t[]){5, n});
+    ein_output(g, "y", ein_linear(g, x, w, (ein_tensor){0}));
+    assert_string_equal(ein_graph_error(g), "");
+    return g;
+}
+
+/* What the file has but cannot be read is named as such. */
+static void left_out_is_said(void **state)
+{
+    static const char file[] = "\x40\0\0\0\0\0\0\0"
+                               "{\"w\":{\"dtype\":\"F8_E4M3\",\"shape\":[5,2],\"data_offsets\":[0,10]}}   "
+                               "0123456789";
+    ein_context *c = open_context("host:1", NULL);
+    ein_weights *w = new_store(c);
+    ein_graph *g = one_product(EIN_F32, 2);
+    ein_program *p = NULL;
+    ein_compile_options o = {.size = sizeof o, .weights = w};
+    assert_int_equal(sizeof file - 1, 8 + 0x40 + 10);
+    assert_int_equal(ein__file_publish(in(*state, "f"), file, sizeof file - 1, 0600, NULL), EIN_OK);
+    open_good(w, in(*state, "f"));
+    assert_int_equal(count(w), 0);
+    assert_int_equal(ein_compile(&p, c, g, &o), EIN_DTYPE);
+    assert_string_equal(ein_context_error(c), "parameter 'w' is F8_E4M3 of rank 2 in its file: not built, so left out");
+    ein_graph_free(g);
+    ein_weights_free(w);
+    ein_context_free(c);
+}
+
+/* Stored as bf16 (at odd addresses), computed in f32: each number is the stored one. */
+static void stored_as_bf16(void **state)
+{
+    enum { N = 300 };
+    uint16_t stored[5 * N];
+    float x[3 * N] = {0}, y[15];
+    for (int i = 0; i < 5 * N; i++) ein__dtype_write(EIN_BF16, (i * 37 % 101 - 50) / 8.0 + i / 1e4, &stored[i]);
+    stored_tensor t = {.name = "w", .dtype = EIN_BF16, .rank = 2, .shape = {5, N}, .data = stored};
+    write_unaligned(in(*state, "f"), 1, &t);
+    ein_graph *g = one_product(EIN_F32, N);
+    ein_context *c = open_context("host:3", NULL);
+    ein_weights *w = new_store(c);
+    ein_run *r = NULL;
+    open_good(w, in(*state, "f"));
+    ein_program *p = compile_program(c, g, &(ein_compile_options){.size = sizeof(ein_compile_options), .weights = w});
+    assert_int_equal(ein_run_create(&r, p), EIN_OK);
+    for (int at = 0; at < N; at += 97) { /* one column at a time */
+        memset(x, 0, sizeof x);
+        for (int i = 0; i < 3; i++) x[i * N + at] = (float)(1 << i);
+        assert_int_equal(ein_run_input(r, "x", x, sizeof x), EIN_OK);
+        assert_int_equal(ein_run_output(r, "y", y, sizeof y), EIN_OK);
+        if (ein_run_once(r) != EIN_OK) fail_msg("%s", ein_run_error(r));
+        for (int i = 0; i < 15; i++)
+            assert_true(y[i] == (1 << i / 5) * ein__dtype_read(EIN_BF16, &stored[i % 5 * N + at]));
+    }
+    assert_true(ein_weights_device_bytes(w, 0) % 4 == 0);
+    ein_run_free(r);
+    ein_program_free(p);
+    ein_weights_free(w);
+    ein_graph_free(g);
+    ein_context_free(c);
+}
+
 /* Whatever is wrong, the store is as before: it can be opened again, and the programs of it run. */
 static void failed_opens_change_nothing(void **state)
 {
@@ -299,6 +364,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_DIRECTORY(one_file),  IN_DIRECTORY(several_files),   IN_DIRECTORY(names),
+        IN_DIRECTORY(left_out_is_said), IN_DIRECTORY(stored_as_bf16),
         IN_DIRECTORY(failed_opens_change_nothing), IN_DIRECTORY(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -209,6 +209,46 @@ static void maps(void **state)
     assert_true(m.bytes == NULL && m.n == 0);
 }
 
+/* Kilobytes of the map at `bytes` that are in memory, from the process's list of maps. */
+static long resident(const void *bytes)
+{
+    char line[512];
+    unsigned long first, end;
+    long kb = -1;
+    bool here = false;
+    FILE *f = fopen("/proc/self/smaps", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f) != NULL && kb < 0) {
+        if (sscanf(line, "%lx-%lx ", &first, &end) == 2) here = first <= (uintptr_t)bytes && (uintptr_t)bytes < end;
+        if (here) sscanf(line, "Rss: %ld", &kb);
+    }
+    fclose(f);
+    return kb;
+}
+
+static void drops_pages(void **state)
+{
+    enum { N = 1 << 20 };
+    char *bytes = malloc(N);
+    file_map m;
+    (void)state;
+    assert_non_null(bytes);
+    for (size_t i = 0; i < N; i++) bytes[i] = (char)(i * 7 + i / 251);
+    assert_int_equal(ein__file_publish(in_root("dropped"), bytes, N, 0600, NULL), EIN_OK);
+    assert_int_equal(ein__file_map(in_root("dropped"), &m, NULL), EIN_OK);
+    assert_memory_equal(m.bytes, bytes, N);
+    long before = resident(m.bytes);
+    assert_true(before >= N / 1024);
+    ein__file_drop(m.bytes + 1, 4096); /* no whole page */
+    ein__file_drop(m.bytes + 5, 0);
+    assert_int_equal(resident(m.bytes), before);
+    ein__file_drop(m.bytes + 1, N - 1);
+    assert_true(resident(m.bytes) <= 64);
+    assert_memory_equal(m.bytes, bytes, N); /* they come back */
+    ein__file_unmap(&m);
+    free(bytes);
+}
+
 static void publishes_pieces(void **state)
 {
     text t = {0};
@@ -300,7 +340,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(publishes_and_reads), cmocka_unit_test(limits_size),
         cmocka_unit_test(refuses_what_is_no_file), cmocka_unit_test(leaves_nothing_behind),
-        cmocka_unit_test(maps), cmocka_unit_test(publishes_pieces), cmocka_unit_test(long_paths_are_cut_in_front),
+        cmocka_unit_test(maps), cmocka_unit_test(drops_pages), cmocka_unit_test(publishes_pieces), cmocka_unit_test(long_paths_are_cut_in_front),
         cmocka_unit_test(makes_directories), cmocka_unit_test(temporary_names_differ),
         cmocka_unit_test(readers_see_whole_files), cmocka_unit_test(out_of_memory)};
     return cmocka_run_group_tests(tests, make_root, remove_root);
