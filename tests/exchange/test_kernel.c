@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "jit/compiler/compiler.h"
+#include "jit/compiler/dump.h"
 #include "tests/exchange/problems.h"
 
 enum { SEEDS = 500, TYPED_SEEDS = 160, MAX_TEXTS = 200, MOST_BOXES = 512, MAX_SOURCES = 4096 };
@@ -23,6 +24,7 @@ static const kernel_text *add_text(library *l, const kernel_text *k)
     assert_non_null(copy);
     assert_int_equal(ein__kernel_make(&l->a, k->body, k->threads, copy), EIN_OK);
     assert_true(l->n < MAX_TEXTS);
+    ein__kernel_dump(copy);
     l->texts[l->n++] = copy;
     return copy;
 }
