@@ -56,8 +56,8 @@ void ein__host_product_thread(const host_product *p)
     if (p->set_threads != NULL) p->set_threads(1);
 }
 
-/* Blocks of converted operands: 1 MiB of A, 2 of B, half of C. */
-enum { BLOCK_M = 256, BLOCK_N = 512, BLOCK_K = 1024 };
+/* Blocks of converted operands: 1 MiB each of A, B and C. */
+enum { BLOCK_M = 512, BLOCK_N = 512, BLOCK_K = 512 };
 
 static i64 least(i64 a, i64 b) { return a < b ? a : b; }
 

@@ -117,7 +117,7 @@ static void test_blocks(void **state)
     for (int t = 0; t < 27; t += 5)
         for (int order = 0; order < 4; order++) {
             const ein_dtype types[3] = {all_types[t % 3], all_types[t / 3 % 3], all_types[t / 9]};
-            check(1, 260, 530, 1030, order & 1, order & 2, types);
+            check(1, 515, 530, 1030, order & 1, order & 2, types);
         }
 }
 
