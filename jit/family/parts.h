@@ -36,7 +36,7 @@ ein_status ein__writer_end(writer *w, const char *head, int threads, launch *out
 arg ein__arg_pointer(const view *v, i64 elements, bool written);
 
 /* printf into a short name. */
-typedef struct short_text { char s[32]; } short_text;
+typedef struct short_text { char s[48]; } short_text;
 short_text ein__name(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* A power of two in [32, 256], not below n where that can be. */

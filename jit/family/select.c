@@ -4,7 +4,8 @@
  * elements with equal values and indices are picked too. */
 #include "jit/family/parts.h"
 
-/* By `after`, element q with value f (and index i) comes after p with v (and j). */
+/* BEFORE: the element at place q with value f (and index i) comes before that at p with v (and j). FIRST, ABOVE or
+ * its reverse, comes with the direction. */
 static const char float_order[] =
     "#define ABOVE(a, b) (((a) > (b)) | (((a) != (a)) & ((b) == (b))))\n"
     "#define SAME(a, b) (((a) == (b)) | (((a) != (a)) & ((b) != (b))))\n";
@@ -38,6 +39,7 @@ static void scan(outline *f, bool indexed, const char *type)
     short_text this = element(indexed, "a", "i", "q"), last = element(indexed, "v0", "j0", "p0");
     short_text best = element(indexed, "P(v)", "P(j)", "P(p)");
     LINE(f, "STEP { P(p) = -1; P(v) = 0;%s }\n", indexed ? " P(j) = 0;" : "");
+    LINE(f, "UNROLL_DEV(4)\n");
     LINE(f, "for (i64 c = 0; c < n_l; c += THREADS)\n");
     f->depth++;
     LINE(f, "STEP_N(n_l - c) {\n");

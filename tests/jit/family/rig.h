@@ -61,13 +61,13 @@ static inline void rig_begin(rig *r, op_kind kind, int n_labels, const i64 *len,
     r->job.node = &r->node;
 }
 
-/* Elements from the first to the last that a view touches. */
+/* Elements from the first point to the last that a view touches; those before it are the offset's. */
 static inline i64 rig_span(const rig *r, const i64 *strides)
 {
     i64 last = 0;
     for (int l = 0; l < r->node.spec.n_labels; l++) {
         if (r->job.box.len[l] == 0 && strides[l] != 0) return 0;
-        last += (r->job.box.len[l] - 1) * strides[l];
+        if (strides[l] > 0) last += (r->job.box.len[l] - 1) * strides[l];
     }
     return last + 1;
 }
@@ -89,6 +89,21 @@ static inline view rig_view(rig *r, ein_dtype dtype, const i64 *strides, i64 off
 
 static inline float *rig_floats(const rig *r, const view *v) { return r->buffers[v->place.index]; }
 
+static inline void *rig_at(const rig *r, const view *v, i64 i)
+{
+    return (char *)r->buffers[v->place.index] + i * ein__dtype_bytes(v->dtype);
+}
+static inline double rig_get(const rig *r, const view *v, i64 i) { return ein__dtype_read(v->dtype, rig_at(r, v, i)); }
+static inline void rig_set(const rig *r, const view *v, i64 i, double x) { ein__dtype_write(v->dtype, x, rig_at(r, v, i)); }
+
+/* A number as the type holds it. */
+static inline double rig_round(ein_dtype dtype, double x)
+{
+    i64 room;
+    ein__dtype_write(dtype, x, &room);
+    return ein__dtype_read(dtype, &room);
+}
+
 static inline void rig_map(const rig *r, const i64 *strides, index_map *m)
 {
     for (int l = 0; l < r->node.spec.n_labels; l++)
@@ -96,28 +111,37 @@ static inline void rig_map(const rig *r, const i64 *strides, index_map *m)
             m->terms[m->n++] = (term){.kind = TERM_LABEL, .label = l, .extent = r->node.spec.labels[l].extent, .scalar = -1};
 }
 
-/* An operand with random elements. */
-static inline view *rig_in(rig *r, const i64 *strides, i64 offset)
+/* An operand with random elements: floats in [-1, 1), integers in [-100, 100). */
+static inline view *rig_in_typed(rig *r, ein_dtype dtype, const i64 *strides, i64 offset)
 {
     view *v = &r->job.in[r->job.n_in];
+    double scale = ein__dtype_is_float(dtype) ? 1 : dtype == EIN_BOOL ? 2 : 100;
     rig_map(r, strides, &r->node.spec.operands[r->job.n_in]);
-    *v = rig_view(r, EIN_F32, strides, offset);
-    for (i64 i = 0; i < r->sizes[v->place.index]; i++) rig_floats(r, v)[i] = rig_random();
+    *v = rig_view(r, dtype, strides, offset);
+    for (i64 i = 0; i < r->sizes[v->place.index]; i++) {
+        double x = scale * (double)rig_random();
+        rig_set(r, v, i, dtype == EIN_BOOL ? trunc(x) : x);
+    }
     r->node.spec.n_operands = ++r->job.n_in;
     return v;
 }
+static inline view *rig_in(rig *r, const i64 *strides, i64 offset) { return rig_in_typed(r, EIN_F32, strides, offset); }
 
-static inline view *rig_out(rig *r, const i64 *strides, i64 offset)
+static inline view *rig_out_typed(rig *r, ein_dtype dtype, const i64 *strides, i64 offset)
 {
     view *v = &r->job.out[r->job.n_out];
     spec *s = &r->node.spec;
     rig_map(r, strides, &s->results[r->job.n_out]);
     s->states[r->job.n_out] = s->results[r->job.n_out];
-    *v = rig_view(r, EIN_F32, strides, offset);
-    for (i64 i = 0; i < r->sizes[v->place.index]; i++) rig_floats(r, v)[i] = CANARY;
+    *v = rig_view(r, dtype, strides, offset);
+    for (i64 i = 0; i < r->sizes[v->place.index]; i++) rig_set(r, v, i, (double)CANARY);
     s->n_results = s->n_states = ++r->job.n_out;
     return v;
 }
+static inline view *rig_out(rig *r, const i64 *strides, i64 offset) { return rig_out_typed(r, EIN_F32, strides, offset); }
+
+/* The node reads the index of a label. */
+static inline void rig_index_of(rig *r, int label) { r->node.indices[r->node.n_indices++] = label; }
 
 static inline expr rig_expr(rig *r, const char *source, const char *prefix, int n)
 {
@@ -127,12 +151,13 @@ static inline expr rig_expr(rig *r, const char *source, const char *prefix, int 
     return x;
 }
 
-static inline void rig_merge(rig *r, merge_kind kind, double scale)
+static inline const merge *rig_merge_typed(rig *r, merge_kind kind, double scale, ein_dtype dtype)
 {
     merge *m;
-    assert_int_equal(ein__merge_make(&r->arena, kind, scale, &m), EIN_OK);
-    r->node.spec.merge = m;
+    assert_int_equal(ein__merge_make_typed(&r->arena, kind, scale, dtype, &m), EIN_OK);
+    return r->node.spec.merge = m;
 }
+static inline void rig_merge(rig *r, merge_kind kind, double scale) { rig_merge_typed(r, kind, scale, EIN_F32); }
 
 static inline row_stage rig_stage(rig *r, merge_kind kind, expr body)
 {
@@ -302,15 +327,17 @@ static inline i64 rig_index(const rig *r, const view *v, const i64 *at)
     return i;
 }
 
-/* `expected` is as long as the buffer; NaN entries of `written` elements must be NaN. */
+/* `expected` is as long as the buffer; NaN entries of `written` elements must be NaN. A tolerance allows for one
+ * more rounding to the view's type; 0 is exact. */
 static inline void rig_compare(const rig *r, const view *v, const double *expected, double tolerance)
 {
-    const float *got = rig_floats(r, v);
+    if (tolerance > 0 && v->dtype == EIN_BF16) tolerance += 0x1p-8;
+    if (tolerance > 0 && v->dtype == EIN_F16) tolerance += 0x1p-10;
     for (i64 i = 0; i < r->sizes[v->place.index]; i++) {
-        double want = expected[i], off = fabs((double)got[i] - want);
-        bool near = (double)got[i] == want || off <= tolerance * (1 + fabs(want));
-        if (isnan(want) ? isnan(got[i]) : near) continue;
-        fail_msg("element %lld: %.9g, expected %.9g\n%s", (long long)i, (double)got[i], want,
+        double got = rig_get(r, v, i), want = rig_round(v->dtype, expected[i]), off = fabs(got - want);
+        bool near = got == want || (ein__dtype_is_float(v->dtype) && off <= tolerance * (1 + fabs(want)));
+        if (isnan(want) ? isnan(got) : near) continue;
+        fail_msg("element %lld: %.9g, expected %.9g\n%s", (long long)i, got, want,
                  r->launch.kind == STEP_KERNEL ? r->launch.kernel.body : "(product)");
     }
 }

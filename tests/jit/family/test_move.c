@@ -14,7 +14,7 @@ static void check(rig *r)
             bool covered = true;
             for (int l = 0; l < r->node.spec.n_labels; l++)
                 covered &= at[l] >= in->range_lo[l] && at[l] < in->range_hi[l];
-            if (covered) want[rig_index(r, out, at)] = (double)rig_floats(r, in)[rig_index(r, in, at)];
+            if (covered) want[rig_index(r, out, at)] = rig_get(r, in, rig_index(r, in, at));
         }
     while (rig_any(r) && rig_next(r, at));
     rig_run(r);
@@ -79,6 +79,25 @@ static void concatenated(void **state)
     }
 }
 
+/* Bits are copied, of any type; backwards and by steps too. */
+static void types(void **state)
+{
+    static const ein_dtype all[] = {EIN_F64, EIN_BF16, EIN_I8, EIN_I32, EIN_I64, EIN_BOOL};
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        rig r;
+        rig_begin(&r, OP_MOVE, 2, N(3, 50), NULL);
+        rig_in_typed(&r, all[i], i % 2 == 0 ? N(100, -2) : N(-100, 2), i % 2 == 0 ? 98 : 200)->range_hi[1] = 30;
+        view *x = rig_in_typed(&r, all[i], N(0, 1), 0);
+        x->range_lo[1] = 30;
+        if (all[i] == EIN_BF16) *(uint16_t *)rig_at(&r, x, 31) = 0x7f81;
+        view *y = rig_out_typed(&r, all[i], N(50, 1), 1);
+        check(&r);
+        assert_memory_equal(rig_at(&r, x, 30), rig_at(&r, y, 31), 20 * (size_t)ein__dtype_bytes(all[i]));
+        rig_end(&r);
+    }
+}
+
 static void nothing_covered(void **state)
 {
     rig r;
@@ -94,6 +113,7 @@ static void nothing_covered(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(copies), cmocka_unit_test(permuted),
-                                       cmocka_unit_test(concatenated), cmocka_unit_test(nothing_covered)};
+                                       cmocka_unit_test(concatenated), cmocka_unit_test(types),
+                                       cmocka_unit_test(nothing_covered)};
     return cmocka_run_group_tests(tests, NULL, rig_unload);
 }
