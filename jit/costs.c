@@ -52,6 +52,35 @@ static double box_volume(const spec *s, const label_box *box)
     return volume;
 }
 
+static double triangle(double k) { return k > 0 ? k * (k + 1) / 2 : 0; }
+
+/* Pairs of x < n_x and y < n_y with y - x >= least. */
+static double pairs_apart(double n_x, double n_y, double least)
+{
+    least = fmin(fmax(least, 1 - n_x), n_y);
+    return triangle(n_y - least) - triangle(n_y - least - n_x) - triangle(-least) + triangle(-least - n_x);
+}
+
+/* The shares of a box's pairs of query and key that a sliding window leaves, and of its keys. If the position is
+ * known only in the run, the box lies as it has the most of them. */
+static void window_shares(const node *n, const label_box *box, double *pairs, double *keys)
+{
+    const attention_attrs *x = &n->attention;
+    double s = (double)box->len[ATT_S], t = (double)box->len[ATT_T], window = (double)x->window;
+    double first = (double)(box->lo[ATT_S] - box->lo[ATT_T]);
+    *pairs = *keys = 1;
+    if (n->kind != OP_ATTENTION || x->window == 0 || s <= 0 || t <= 0) return;
+    if (x->position >= 0) {
+        if (!x->causal) return;
+        first = floor((t + window - s) / 2);
+    }
+    *pairs = pairs_apart(s, t, first + 1 - window);
+    if (x->causal) *pairs -= pairs_apart(s, t, first + 1);
+    *pairs /= s * t;
+    double low = fmax(0, first + 1 - window), high = x->causal ? fmin(t, first + s) : t;
+    *keys = fmax(0, high - low) / t;
+}
+
 /* Floating-point operations and bytes touched. A gather reads the rows it was asked for, not the table; an
  * append touches the rows it writes, not the state. */
 static void box_work(const graph *g, const node *n, const label_box *box, double *flops, double *bytes)
@@ -65,8 +94,11 @@ static void box_work(const graph *g, const node *n, const label_box *box, double
         *bytes += 2 * moved;
         return;
     }
-    *flops += box_volume(s, box) * (s->flops > 0 ? s->flops : 1.0);
-    for (int o = 0; o < s->n_operands; o++) *bytes += box_bytes(g, n->operands[o], &s->operands[o], box);
+    double pairs, keys;
+    window_shares(n, box, &pairs, &keys);
+    *flops += box_volume(s, box) * (s->flops > 0 ? s->flops : 1.0) * pairs;
+    for (int o = 0; o < s->n_operands; o++)
+        *bytes += box_bytes(g, n->operands[o], &s->operands[o], box) * (o > 0 ? keys : 1);
     for (int r = 0; r < s->n_results; r++) *bytes += box_bytes(g, n->results[r], &s->results[r], box);
 }
 

@@ -65,6 +65,8 @@ static void print_node(const graph *g, const node *n, const char *indent, text *
     if (n->attention.causal) ein__text_add(out, "  causal");
     if (n->attention.position >= 0) ein__text_add(out, "  position=$%d", n->attention.position);
     if (n->attention.length >= 0) ein__text_add(out, "  length=$%d", n->attention.length);
+    if (n->attention.window > 0) ein__text_add(out, "  window=%" PRId64, n->attention.window);
+    if (n->attention.softcap > 0) ein__text_add(out, "  softcap=%g", n->attention.softcap);
     if (n->scalar >= 0) ein__text_add(out, "  at=$%d", n->scalar);
     ein__text_add(out, "\n");
 }

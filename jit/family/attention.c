@@ -1,66 +1,90 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention with an online softmax (Milakov and Gimelshein 2018, Dao et al. 2022). A block of 16 x 16 threads
- * has a tile of queries of one kv head and walks over tiles of keys that some of them see:
- *
- *     scores      p[key][query] = k q       thread (y, x): keys y.., queries x, x + 16, ..
- *     softmax     new maxima, p = exp(p - maximum), sums; queries side by side
- *     values      o = o shrink + p v        thread (y, x): queries y.., columns x, x + 16, ..; few queries
- *                                           are done group by group, and groups of no query left out
- *
- * Queries are rows (group, position), so that heads that share keys share their loads. In shared memory q and
- * p have the query as minor index, k and v lie as they come: every inner loop then reads one operand side by
- * side and the other by broadcast, on both targets. Head sizes are cut into chunks of at most 64 that go
- * through one buffer; value columns past 256 are slices of their own in the grid.
- *
- * Hidden scores are -inf and maxima start finite, so no difference is inf - inf. Keys past the last one seen
- * are read as copies of that one and hidden. */
-#include "jit/family/parts.h"
+ * has a tile of queries of one kv head and walks over tiles of keys that some of them see (attention_tile.c).
+ * Queries are rows (group, position), so that heads that share keys share their loads; value columns past 256
+ * (f64: 128) are slices of their own in the grid. This file has the text's frame: tile sizes, parameters, the
+ * block's place, what is stored at the end. */
+#include "jit/family/attention.h"
 
-#define ADD(...) ein__text_add(b, __VA_ARGS__)
+#include <string.h>
 
-enum { THREADS = 256, SIDE = 16, CHUNK = 64, WIDTH = 256 };
-
-typedef struct tiling {
-    int d, e;
-    int d_chunk, d_chunks;         /* of q and k; a multiple of 16 */
-    int e_slices, e_width;         /* value columns of one block */
-    int e_chunk, e_chunks;
-    int queries, keys;             /* of a tile */
-    int row;                       /* row length of q and p in shared memory: queries + 1 */
-    bool resident;                 /* all chunks of q stay in shared memory */
-    int unroll;                    /* of the hot loops, on the device */
-    int p_side;                    /* threads along the queries of p; the others along keys */
-    int o_side;                    /* threads along the columns of o; the others along queries */
-    int o_rows, o_columns;         /* of o per thread */
-    bool split;                    /* a thread's queries are one of each group */
-    bool causal, states;
-} tiling;
+enum { SHARED_BYTES = 48 * 1024 };
 
 static int divide_up(int n, int by) { return (n + by - 1) / by; }
 static int round_up(int n, int to) { return divide_up(n, to) * to; }
 
-/* Threads side by side that load a chunk of n columns. */
-static int load_width(int n) { return n % 64 == 0 ? 64 : n % 32 == 0 ? 32 : 16; }
-
 static i64 rows_of(const job *j) { return j->box.len[ATT_G] * j->box.len[ATT_S]; }
 
-static void tile(const job *j, tiling *t)
+/* ---- tiles ---- */
+
+static void set_numbers(const job *j, tiling *t)
 {
-    *t = (tiling){.d = (int)j->box.len[ATT_D], .e = (int)j->box.len[ATT_E],
-                  .causal = j->node->attention.causal, .states = j->n_out == 3};
+    t->compute = ein__dtype_compute(j->in[0].dtype);
+    bool wide = t->compute == EIN_F64;
+    t->real = wide ? "double" : "float";
+    t->zero = wide ? "0.0" : "0.0f";
+    t->one = wide ? "1.0" : "1.0f";
+    t->inf = wide ? "D_INF" : "K_INF";
+    t->fn = wide ? "d_" : "k_";
+}
+
+static void set_chunks(const job *j, tiling *t)
+{
+    int widest = t->compute == EIN_F64 ? 128 : 256;
+    t->d = (int)j->box.len[ATT_D];
+    t->e = (int)j->box.len[ATT_E];
     t->d_chunks = divide_up(t->d, CHUNK);
     t->d_chunk = round_up(divide_up(t->d, t->d_chunks), SIDE);
-    t->e_slices = divide_up(t->e, WIDTH);
+    t->e_slices = divide_up(t->e, widest);
     t->e_width = divide_up(t->e, t->e_slices);
     t->e_chunks = divide_up(t->e_width, CHUNK);
     t->e_chunk = round_up(divide_up(t->e_width, t->e_chunks), SIDE);
-    int size = t->d_chunk * t->d_chunks;
-    t->resident = size <= 256;
-    t->queries = rows_of(j) <= 16 ? 16 : rows_of(j) <= 32 || size > 64 || t->e_width > 128 ? 32 : 64;
-    bool eight = load_width(t->resident ? size : t->d_chunk) >= THREADS / 8; /* a load's rows fit the tile */
-    if (rows_of(j) <= 8 && t->e_chunk % 32 == 0 && eight) t->queries = 8;
-    t->keys = t->queries == 64 || (t->queries == 32 && t->resident && size > 128) ? 32 : 64;
-    t->row = t->queries + 1;
+}
+
+/* Bytes of the arrays that `declare` declares, and of what a collective needs. */
+static int shared_bytes(const tiling *t)
+{
+    int number = t->compute == EIN_F64 ? 8 : 4, collective = 32 * 4;
+    int numbers = t->row * t->d_chunk * (t->resident ? t->d_chunks : 1) + t->kv + t->keys * t->row + THREADS +
+                  2 * t->queries;
+    int addresses = 2 + (t->states ? 2 : 0) + t->mask, ints = 1 + t->window;
+    return numbers * number + t->queries * (8 * addresses + 4 * ints) + collective;
+}
+
+/* Tile sizes for `queries`. */
+static void set_tile(tiling *t, int queries)
+{
+    t->queries = queries;
+    t->row = queries + 1;
+    for (int resident = t->d_chunk * t->d_chunks <= 256; resident >= 0; resident--) {
+        t->resident = resident != 0;
+        bool narrow = queries == 64 || (queries == 32 && t->resident && t->d_chunk * t->d_chunks > 128);
+        t->keys = narrow || t->compute == EIN_F64 ? 32 : 64;
+        int longest = t->d_chunk + 1 > t->e_chunk ? t->d_chunk + 1 : t->e_chunk;
+        t->kv = t->keys * (t->mask && t->row > longest ? t->row : longest);
+        if (shared_bytes(t) <= SHARED_BYTES) return;
+    }
+}
+
+static void choose_tile(i64 rows, tiling *t)
+{
+    bool narrow = t->d_chunk * t->d_chunks > 64 || t->e_width > 128 || t->compute == EIN_F64;
+    if (rows <= 8 && t->e_chunk % 32 == 0) {
+        set_tile(t, 8);
+        int columns = t->d_chunk * (t->resident ? t->d_chunks : 1);
+        if (ein__attention_load_width(columns) >= THREADS / 8) return; /* a load's rows fit the tile */
+    }
+    set_tile(t, rows <= 16 ? 16 : rows <= 32 || narrow ? 32 : 64);
+}
+
+static void make_tiling(const job *j, tiling *t)
+{
+    const attention_attrs *x = &j->node->attention;
+    *t = (tiling){.causal = x->causal, .window = x->window > 0, .mask = j->n_in == 4, .softcap = x->softcap > 0,
+                  .states = j->n_out == 3};
+    set_numbers(j, t);
+    set_chunks(j, t);
+    choose_tile(rows_of(j), t);
     /* Measured: what makes the device's assembler spill least. */
     t->unroll = t->queries == 8 ? 2 : t->queries == 16 ? 1 : t->queries == 32 && t->keys == 32 ? 8 : 4;
     t->p_side = t->queries < SIDE ? t->queries : SIDE;
@@ -74,22 +98,40 @@ static bool fits_int(i64 n) { return n >= 1 && n <= INT32_MAX / 2; }
 
 static bool applicable(const job *j)
 {
-    return j->node->kind == OP_ATTENTION && (j->mode == JOB_FINAL || j->mode == JOB_STATES) && j->n_in == 3 &&
-           (j->n_out == 1 || j->n_out == 3) && fits_int(j->box.len[ATT_D]) && fits_int(j->box.len[ATT_E]) &&
-           j->box.len[ATT_T] <= INT32_MAX / 2;
+    return j->node->kind == OP_ATTENTION && (j->mode == JOB_FINAL || j->mode == JOB_STATES) &&
+           (j->n_in == 3 || j->n_in == 4) && (j->n_out == 1 || j->n_out == 3) && fits_int(j->box.len[ATT_D]) &&
+           fits_int(j->box.len[ATT_E]) && j->box.len[ATT_T] <= INT32_MAX / 2;
 }
 
 /* ---- parameters ---- */
 
-static void strides(writer *w, const view *v, char id, const char *labels)
+static void strides(writer *w, const view *v, const char *id, const char *labels)
 {
     static const char names[] = "bhgstde";
     for (const char *p = labels; *p != 0; p++) {
-        int l = 0;
-        while (names[l] != *p) l++;
+        int l = (int)(strchr(names, *p) - names);
         if ((l != ATT_D && l != ATT_E) || v->stride[l] != 1)
-            ein__writer_int(w, ein__name("%c_%c", id, *p).s, v->stride[l]);
+            ein__writer_int(w, ein__name("%s_%c", id, *p).s, v->stride[l]);
     }
+}
+
+static void number(writer *w, const tiling *t, const char *id, double x)
+{
+    if (t->compute == EIN_F64) ein__writer_double(w, id, x);
+    else ein__writer_float(w, id, x);
+}
+
+/* Which keys are seen. Of q at position s of the box, key t of the box is at s + first - t. */
+static void parameters_seen(writer *w, const job *j, const tiling *t)
+{
+    const attention_attrs *x = &j->node->attention;
+    if (t->causal || t->window)
+        ein__writer_scalar(w, "first", x->position, j->box.lo[ATT_S] - j->box.lo[ATT_T]);
+    if (x->length >= 0) ein__writer_scalar(w, "length", x->length, -j->box.lo[ATT_T]);
+    else ein__writer_int(w, "length", j->box.len[ATT_T]);
+    const i64 far = (i64)1 << 42; /* more than any two positions are apart */
+    if (t->window) ein__writer_int(w, "window", x->window < far ? x->window : far);
+    if (t->mask) strides(w, &j->in[3], "mask", "bhgst");
 }
 
 static void parameters(writer *w, const job *j, const tiling *t)
@@ -99,6 +141,7 @@ static void parameters(writer *w, const job *j, const tiling *t)
     ein__writer_in(w, &j->in[0], 0, "q");
     ein__writer_in(w, &j->in[1], 0, "k");
     ein__writer_in(w, &j->in[2], 0, "v");
+    if (t->mask) ein__writer_in(w, &j->in[3], 0, "mask");
     ein__writer_out(w, o, 0, "o");
     if (t->states) ein__writer_out(w, &j->out[0], 0, "m");
     if (t->states) ein__writer_out(w, &j->out[1], 0, "l");
@@ -106,25 +149,48 @@ static void parameters(writer *w, const job *j, const tiling *t)
     ein__writer_int(w, "n_s", j->box.len[ATT_S]);
     ein__writer_int(w, "n_t", j->box.len[ATT_T]);
     ein__writer_int(w, "rows", rows_of(j));
-    ein__writer_float(w, "scale", x->scale);
-    if (t->causal) ein__writer_scalar(w, "first", x->position, j->box.lo[ATT_S] - j->box.lo[ATT_T]);
-    if (x->length >= 0) ein__writer_scalar(w, "length", x->length, -j->box.lo[ATT_T]);
-    else ein__writer_int(w, "length", j->box.len[ATT_T]);
-    strides(w, &j->in[0], 'q', "bhgsd");
-    strides(w, &j->in[1], 'k', "bhtd");
-    strides(w, &j->in[2], 'v', "bhte");
-    strides(w, o, 'o', "bhgse");
-    if (t->states) strides(w, &j->out[0], 'm', "bhgs");
-    if (t->states) strides(w, &j->out[1], 'l', "bhgs");
-}
-
-/* " * q_d" where a view does not lie side by side along its last label. */
-static const char *factor(const view *v, int l, const char *source)
-{
-    return v->stride[l] == 1 ? "" : source;
+    number(w, t, "scale", x->scale);
+    if (t->softcap) number(w, t, "cap", x->softcap);
+    parameters_seen(w, j, t);
+    strides(w, &j->in[0], "q", "bhgsd");
+    strides(w, &j->in[1], "k", "bhtd");
+    strides(w, &j->in[2], "v", "bhte");
+    strides(w, o, "o", "bhgse");
+    if (t->states) strides(w, &j->out[0], "m", "bhgs");
+    if (t->states) strides(w, &j->out[1], "l", "bhgs");
 }
 
 /* ---- the block's place ---- */
+
+/* "const int name = x between 0 and n_seen;" */
+static void add_clipped(text *b, const char *name, const char *x)
+{
+    ADD("    const int %s = (int)(%s < 0 ? 0 : %s < n_seen ? %s : n_seen);\n", name, x, x, x);
+}
+
+/* Keys [start, n_seen) are seen by some query of the block, keys [low, high) by all. */
+static void place_keys(text *b, const tiling *t)
+{
+    ADD("    const i64 end = length < n_t ? length : n_t;\n");
+    if (t->causal || t->window)
+        ADD("    const i64 last = (r0 + %d < rows ? r0 + %d : rows) - 1;\n"
+            "    const i64 earliest = r0 / n_s == last / n_s ? r0 %% n_s : 0;\n"
+            "    const i64 latest = r0 / n_s == last / n_s ? last %% n_s : n_s - 1;\n",
+            t->queries, t->queries);
+    if (t->causal)
+        ADD("    const i64 seen = latest + first + 1 < end ? latest + first + 1 : end;\n"
+            "    const i64 all = earliest + first + 1;\n");
+    else
+        ADD("    const i64 seen = end;\n");
+    ADD("    const int n_seen = seen > 0 ? (int)seen : 0, live = (int)(rows - r0 < %d ? rows - r0 : %d);\n",
+        t->queries, t->queries);
+    if (t->causal) add_clipped(b, "high", "all");
+    else ADD("    const int high = n_seen;\n");
+    if (!t->window) return;
+    ADD("    const i64 some = earliest + first + 1 - window, none = latest + first + 1 - window;\n");
+    add_clipped(b, "start", "some");
+    add_clipped(b, "low", "none");
+}
 
 static void place_block(text *b, const job *j, const tiling *t)
 {
@@ -139,44 +205,43 @@ static void place_block(text *b, const job *j, const tiling *t)
     }
     /* Under a causal mask the last tiles have the most keys: they start first. */
     ADD("    const i64 r0 = (tiles - 1 - rest %% tiles) * %d, bh = rest / tiles;\n"
-        "    const i64 head = bh %% n_h, batch = bh / n_h;\n"
-        "    const i64 end = length < n_t ? length : n_t;\n", t->queries);
-    if (t->causal)
-        ADD("    const i64 last = (r0 + %d < rows ? r0 + %d : rows) - 1;\n"
-            "    const i64 latest = r0 / n_s == last / n_s ? last %% n_s : n_s - 1;\n"
-            "    const i64 seen = latest + first + 1 < end ? latest + first + 1 : end;\n",
-            t->queries, t->queries);
-    else
-        ADD("    const i64 seen = end;\n");
+        "    const i64 head = bh %% n_h, batch = bh / n_h;\n", t->queries);
+    place_keys(b, t);
     const char *slice = t->e_slices == 1 ? "" : j->in[2].stride[ATT_E] == 1 ? " + e0" : " + e0 * v_e";
     ADD("    const i64 k_at = batch * k_b + head * k_h, v_at = batch * v_b + head * v_h%s;\n", slice);
-    ADD("    const int n_seen = seen > 0 ? (int)seen : 0, live = (int)(rows - r0 < %d ? rows - r0 : %d);\n",
-        t->queries, t->queries);
 }
 
 static void declare(text *b, const tiling *t)
 {
     int rt = t->o_rows, ct = t->o_columns;
-    int kv = t->d_chunk + 1 > t->e_chunk ? t->d_chunk + 1 : t->e_chunk;
-    ADD("    SHARED(float, qq, %d);\n", t->row * t->d_chunk * (t->resident ? t->d_chunks : 1));
-    ADD("    SHARED(float, kv, %d);\n    SHARED(float, pp, %d);\n", t->keys * kv, t->keys * t->row);
-    ADD("    SHARED(float, part, %d);\n", THREADS);
-    ADD("    SHARED(float, top, %d);\n    SHARED(float, shrink, %d);\n", t->queries, t->queries);
+    const char *real = t->real;
+    ADD("    SHARED(%s, qq, %d);\n", real, t->row * t->d_chunk * (t->resident ? t->d_chunks : 1));
+    ADD("    SHARED(%s, kv, %d);\n    SHARED(%s, pp, %d);\n", real, t->kv, real, t->keys * t->row);
+    ADD("    SHARED(%s, part, %d);\n", real, THREADS);
+    ADD("    SHARED(%s, top, %d);\n    SHARED(%s, shrink, %d);\n", real, t->queries, real, t->queries);
     ADD("    SHARED(int, sees, %d);\n    SHARED(i64, q_at, %d);\n", t->queries, t->queries);
+    if (t->window) ADD("    SHARED(int, from, %d);\n", t->queries);
+    if (t->mask) ADD("    SHARED(i64, mask_at, %d);\n", t->queries);
     ADD("    SHARED(i64, o_at, %d);\n", t->queries);
     if (t->states) ADD("    SHARED(i64, m_at, %d);\n    SHARED(i64, l_at, %d);\n", t->queries, t->queries);
-    ADD("    PRIV(float, sum);\n");
+    ADD("    PRIV(float, odd);\n");
+    ADD("    PRIV(%s, sum);\n", real);
     for (int h = 0; h < t->e_chunks; h++)
         for (int i = 0; i < rt; i++)
-            for (int c = 0; c < ct; c++) ADD("    PRIV(float, o%d_%d%d);\n", h, i, c);
-    ADD("    STEP {\n        P(sum) = 0.0f;\n");
+            for (int c = 0; c < ct; c++) ADD("    PRIV(%s, o%d_%d%d);\n", real, h, i, c);
+    ADD("    STEP {\n        P(sum) = %s;\n", t->zero);
     for (int h = 0; h < t->e_chunks; h++)
         for (int i = 0; i < rt; i++)
-            for (int c = 0; c < ct; c++) ADD("        P(o%d_%d%d) = 0.0f;\n", h, i, c);
+            for (int c = 0; c < ct; c++) ADD("        P(o%d_%d%d) = %s;\n", h, i, c, t->zero);
     ADD("    }\n");
 }
 
-/* Where each query and its results are, and how many keys it sees. Rows past the end repeat the last one and
+static void add_place(text *b, const char *id, const char *slice)
+{
+    ADD("        %s_at[tid] = batch * %s_b + head * %s_h + g * %s_g + s * %s_s%s;\n", id, id, id, id, id, slice);
+}
+
+/* Where each query and its results are, and which keys it sees. Rows past the end repeat the last one and
  * are not stored. All of it is left in shared memory: the loops need few registers then. */
 static void place_queries(text *b, const job *j, const tiling *t)
 {
@@ -184,259 +249,19 @@ static void place_queries(text *b, const job *j, const tiling *t)
     const char *slice = t->e_slices == 1 ? "" : o->stride[ATT_E] == 1 ? " + e0" : " + e0 * o_e";
     ADD("    PHASE_N(%d) {\n", t->queries);
     ADD("        const i64 row = r0 + (tid < live ? tid : live - 1), g = row / n_s, s = row %% n_s;\n");
-    ADD("        q_at[tid] = batch * q_b + head * q_h + g * q_g + s * q_s;\n");
-    ADD("        o_at[tid] = batch * o_b + head * o_h + g * o_g + s * o_s%s;\n", slice);
-    for (const char *p = "ml"; *p != 0 && t->states; p++)
-        ADD("        %c_at[tid] = batch * %c_b + head * %c_h + g * %c_g + s * %c_s;\n", *p, *p, *p, *p, *p);
+    add_place(b, "q", "");
+    add_place(b, "o", slice);
+    if (t->mask) add_place(b, "mask", "");
+    if (t->states) add_place(b, "m", "");
+    if (t->states) add_place(b, "l", "");
     ADD("        const i64 n = %s;\n", t->causal ? "s + first + 1 < seen ? s + first + 1 : seen" : "seen");
-    ADD("        sees[tid] = n > 0 ? (int)n : 0;\n        top[tid] = ");
-    ein__expr_print_number(EIN__LOWEST, EIN_F32, b);
+    ADD("        sees[tid] = n > 0 ? (int)n : 0;\n");
+    if (t->window)
+        ADD("        const i64 a = s + first + 1 - window;\n"
+            "        from[tid] = (int)(a < 0 ? 0 : a < n_seen ? a : n_seen);\n");
+    ADD("        top[tid] = ");
+    ein__expr_print_number(EIN__LOWEST, t->compute, b);
     ADD(";\n    }\n");
-}
-
-/* ---- loads ---- */
-
-/* Column of a load: `first` + x, or the last one of `n` past it. */
-static void column(text *b, const char *first, const char *n)
-{
-    ADD("const int j = %s + x", first);
-    if (n != NULL) ADD(" < %s ? %s + x : %s - 1", n, first, n);
-    ADD(";\n");
-}
-
-static void load_begin(text *b, const char *pad, int rows, int columns)
-{
-    int nx = load_width(columns);
-    ADD("%sUNROLL_DEV(8)\n%sfor (int i = 0; i < %d; i += %d)\n", pad, pad, rows, THREADS / nx);
-    ADD("%s    for (int c = 0; c < %d; c += %d)\n", pad, columns, nx);
-    ADD("%s        STEP2(y, %d, x, %d) {\n%s            ", pad, THREADS / nx, nx, pad);
-}
-
-static void load_queries(text *b, const job *j, const tiling *t)
-{
-    const char *pad = t->resident ? "    " : "            ";
-    int columns = t->d_chunk * (t->resident ? t->d_chunks : 1);
-    short_text d = ein__name("%d", t->d);
-    load_begin(b, pad, t->queries, columns);
-    column(b, t->resident ? "c" : "c0 + c", t->d % t->d_chunk != 0 ? d.s : NULL);
-    ADD("%s            qq[(c + x) * %d + i + y] = LD(q, q_at[i + y] + j%s) * scale;\n%s        }\n", pad,
-        t->row, factor(&j->in[0], ATT_D, " * q_d"), pad);
-    if (t->resident) ADD("    SYNC;\n");
-}
-
-static void load_keys(text *b, const job *j, const tiling *t)
-{
-    const char *pad = "            ";
-    short_text d = ein__name("%d", t->d);
-    load_begin(b, pad, t->keys, t->d_chunk);
-    column(b, "c0 + c", t->d % t->d_chunk != 0 ? d.s : NULL);
-    ADD("%s            const int n = t0 + i + y < n_seen ? t0 + i + y : n_seen - 1;\n", pad);
-    ADD("%s            kv[(i + y) * %d + c + x] = LD(k, k_at + n * k_t + j%s);\n",
-        pad, t->d_chunk + 1, factor(&j->in[1], ATT_D, " * k_d"));
-    ADD("%s        }\n", pad);
-}
-
-static void load_values(text *b, const job *j, const tiling *t, int h)
-{
-    const char *pad = "        ";
-    short_text first = ein__name("%d + c", h * t->e_chunk), n = ein__name("%d", t->e_width);
-    bool exact = t->e_slices == 1 && t->e_chunk * t->e_chunks == t->e_width;
-    load_begin(b, pad, t->keys, t->e_chunk);
-    column(b, first.s, exact ? NULL : t->e_slices > 1 ? "width" : n.s);
-    ADD("%s            const int n = t0 + i + y < n_seen ? t0 + i + y : n_seen - 1;\n", pad);
-    ADD("%s            kv[(i + y) * %d + c + x] =\n", pad, t->e_chunk);
-    ADD("%s                LD(v, v_at + n * v_t + j%s);\n", pad, factor(&j->in[2], ATT_E, " * v_e"));
-    ADD("%s        }\n", pad);
-}
-
-/* ---- products ---- */
-
-/* A hot loop of n turns with few sums would wait for each before the next: it is cut into parts that are done
- * side by side, each with sums of its own. The names of part z end in suffix z. */
-static int parts_of(int sums, int n)
-{
-    int parts = sums >= 8 ? 1 : sums >= 4 ? 2 : 4;
-    return n % parts == 0 ? parts : 1;
-}
-
-static const char *const suffix[4] = {"", "u", "v", "w"};
-
-/* "c00 = k_fma(a0, b0, c00);" for all pairs: straight-line, which is what keeps them in vector registers. */
-static void multiply(text *b, const char *pad, int n_a, int n_b, const char *z)
-{
-    for (int i = 0; i < n_a; i++) {
-        ADD("%s", pad);
-        for (int c = 0; c < n_b; c++)
-            ADD("%sc%d%d%s = k_fma(a%d%s, b%d%s, c%d%d%s);", c > 0 ? " " : "", i, c, z, i, z, c, z, i, c, z);
-        ADD("\n");
-    }
-}
-
-/* The sums of all parts but the first, from 0, and at the end added to it: "(c00 + c00u)". */
-static void start_parts(text *b, const char *pad, int i, int c, int parts)
-{
-    for (int z = 1; z < parts; z++) ADD("%sfloat c%d%d%s = 0.0f;\n", pad, i, c, suffix[z]);
-}
-
-static void add_parts(text *b, int i, int c, int parts)
-{
-    for (int z = 0; z < parts; z++) ADD("%sc%d%d%s", z > 0 ? " + " : "", i, c, suffix[z]);
-    ADD(";\n");
-}
-
-static void scores(text *b, const tiling *t)
-{
-    int na = t->queries / t->p_side, nb = t->keys * t->p_side / THREADS;
-    int parts = t->d % t->d_chunk != 0 ? 1 : parts_of(na * nb, t->d_chunk);
-    const char *pad = "                ", *inner = "                    ";
-    ADD("            PHASE2(y, %d, x, %d) {\n", THREADS / t->p_side, t->p_side);
-    for (int i = 0; i < na; i++)
-        for (int c = 0; c < nb; c++) {
-            ADD("%sfloat c%d%d = ", pad, i, c);
-            if (t->d_chunks > 1) ADD("pp[(y * %d + %d) * %d + x + %d];\n", nb, c, t->row, i * t->p_side);
-            else ADD("0.0f;\n");
-            start_parts(b, pad, i, c, parts);
-        }
-    short_text n = t->d % t->d_chunk != 0 ? ein__name("nd") : ein__name("%d", t->d_chunk / parts);
-    ADD("%sUNROLL_DEV(%d)\n%sfor (int i = 0; i < %s; i++) {\n", pad, t->unroll, pad, n.s);
-    for (int z = 0; z < parts; z++) {
-        int first = z * t->d_chunk / parts;
-        for (int i = 0; i < na; i++)
-            ADD("%sconst float a%d%s = qq[(%s%d + i) * %d + x + %d];\n", inner, i, suffix[z],
-                t->resident ? "c0 + " : "", first, t->row, i * t->p_side);
-        for (int c = 0; c < nb; c++)
-            ADD("%sconst float b%d%s = kv[(y * %d + %d) * %d + %d + i];\n", inner, c, suffix[z], nb, c,
-                t->d_chunk + 1, first);
-        multiply(b, inner, na, nb, suffix[z]);
-    }
-    ADD("%s}\n", pad);
-    for (int i = 0; i < na; i++)
-        for (int c = 0; c < nb; c++) {
-            ADD("%spp[(y * %d + %d) * %d + x + %d] = ", pad, nb, c, t->row, i * t->p_side);
-            add_parts(b, i, c, parts);
-        }
-    ADD("            }\n");
-}
-
-/* All chunks of the head size. */
-static void all_scores(text *b, const job *j, const tiling *t)
-{
-    int nb = t->keys * t->p_side / THREADS;
-    if (t->d_chunks > 1) {
-        ADD("        STEP2(y, %d, x, %d) {\n", THREADS / t->p_side, t->p_side);
-        for (int i = 0; i < t->queries / t->p_side; i++)
-            for (int c = 0; c < nb; c++)
-                ADD("            pp[(y * %d + %d) * %d + x + %d] = 0.0f;\n", nb, c, t->row, i * t->p_side);
-        ADD("        }\n");
-    }
-    ADD("        for (int c0 = 0; c0 < %d; c0 += %d) {\n", t->d_chunk * t->d_chunks, t->d_chunk);
-    if (t->d % t->d_chunk != 0)
-        ADD("            const int nd = %d - c0 < %d ? %d - c0 : %d;\n", t->d, t->d_chunk, t->d,
-            t->d_chunk);
-    load_keys(b, j, t);
-    if (!t->resident) load_queries(b, j, t);
-    ADD("            SYNC;\n");
-    scores(b, t);
-    ADD("        }\n");
-}
-
-/* The query of a thread's row i. */
-static short_text query_of(const tiling *t, int i)
-{
-    return t->split ? ein__name("(y + %d)", i * (THREADS / t->o_side))
-                    : ein__name("(y * %d + %d)", t->o_rows, i);
-}
-
-/* Rows [first, first + n) of every thread; the body's a0 is the first of them. */
-static void accumulate_rows(text *b, const tiling *t, int h, int first, int n)
-{
-    int parts = parts_of(n * t->o_columns, t->keys);
-    const char *pad = "            ", *inner = "                ";
-    ADD("        STEP2(y, %d, x, %d) {\n", THREADS / t->o_side, t->o_side);
-    for (int i = 0; i < n; i++) {
-        ADD("%sconst float w%d = shrink[%s];\n", pad, i, query_of(t, first + i).s);
-        for (int c = 0; c < t->o_columns; c++) {
-            ADD("%sfloat c%d%d = P(o%d_%d%d) * w%d;\n", pad, i, c, h, first + i, c, i);
-            start_parts(b, pad, i, c, parts);
-        }
-    }
-    ADD("%sUNROLL_DEV(%d)\n%sfor (int i = 0; i < %d; i++) {\n", pad, t->unroll, pad, t->keys / parts);
-    for (int z = 0; z < parts; z++) {
-        int key = z * t->keys / parts;
-        for (int i = 0; i < n; i++)
-            ADD("%sconst float a%d%s = pp[(i + %d) * %d + %s];\n", inner, i, suffix[z], key, t->row,
-                query_of(t, first + i).s);
-        for (int c = 0; c < t->o_columns; c++)
-            ADD("%sconst float b%d%s = kv[(i + %d) * %d + x + %d];\n", inner, c, suffix[z], key, t->e_chunk,
-                c * t->o_side);
-        multiply(b, inner, n, t->o_columns, suffix[z]);
-    }
-    ADD("%s}\n", pad);
-    for (int i = 0; i < n; i++)
-        for (int c = 0; c < t->o_columns; c++) {
-            ADD("%sP(o%d_%d%d) = ", pad, h, first + i, c);
-            add_parts(b, i, c, parts);
-        }
-    ADD("        }\n");
-}
-
-static void accumulate(text *b, const tiling *t, int h)
-{
-    if (!t->split) accumulate_rows(b, t, h, 0, t->o_rows);
-    for (int i = 0; i < t->o_rows && t->split; i++) {
-        if (i > 0) ADD("        if (live > %d)\n", i * (THREADS / t->o_side));
-        accumulate_rows(b, t, h, i, 1);
-    }
-    ADD("        SYNC;\n");
-}
-
-/* ---- softmax ---- */
-
-/* f0 = the largest, or the sum, of f0 .. f<n-1>; n is a power of two. A plain select, not k_max: a NaN need
- * not come through here, for its exponential is one. */
-static void join(text *b, bool largest, int n)
-{
-    for (int by = 1; by < n; by *= 2)
-        for (int i = 0; i < n; i += 2 * by) {
-            if (largest) ADD("            f%d = f%d > f%d ? f%d : f%d;\n", i, i, i + by, i, i + by);
-            else ADD("            f%d = f%d + f%d;\n", i, i, i + by);
-        }
-}
-
-/* The parts of a row of partial results. */
-static void load_parts(text *b, const tiling *t, int n)
-{
-    for (int i = 0; i < n; i++) ADD("            float f%d = part[%d + tid];\n", i, i * t->queries);
-}
-
-/* p = -inf where hidden, and the maxima; then p = exp(p - maximum), and the sums. Each thread takes some keys
- * of one query. */
-static void softmax(text *b, const tiling *t)
-{
-    int parts = THREADS / t->queries, keys = t->keys / parts;
-    for (int exponential = 0; exponential < 2; exponential++) {
-        ADD("        PHASE2(y, %d, x, %d) {\n", parts, t->queries);
-        if (exponential) ADD("            const float now = top[x];\n");
-        else ADD("            const int n = sees[x] - t0 - y * %d;\n", keys);
-        for (int i = 0; i < keys; i++) {
-            ADD("            const float p%d = pp[(y * %d + %d) * %d + x];\n", i, keys, i, t->row);
-            if (exponential) ADD("            float f%d = k_exp(p%d - now);\n", i, i);
-            else ADD("            float f%d = n > %d ? p%d : -K_INF;\n", i, i, i);
-        }
-        for (int i = 0; i < keys; i++)
-            ADD("            pp[(y * %d + %d) * %d + x] = f%d;\n", keys, i, t->row, i);
-        join(b, !exponential, keys);
-        ADD("            part[y * %d + x] = f0;\n        }\n", t->queries);
-        ADD("        %s_N(%d) {\n", exponential ? "STEP" : "PHASE", t->queries);
-        load_parts(b, t, parts);
-        join(b, !exponential, parts);
-        if (exponential)
-            ADD("            P(sum) = k_fma(P(sum), shrink[tid], f0);\n        }\n");
-        else
-            ADD("            const float before = top[tid], now = before > f0 ? before : f0;\n"
-                "            shrink[tid] = k_exp(before - now);\n"
-                "            top[tid] = now;\n        }\n");
-    }
 }
 
 /* ---- the end ---- */
@@ -444,7 +269,8 @@ static void softmax(text *b, const tiling *t)
 static void store_rows(text *b, const tiling *t)
 {
     if (!t->states) {
-        ADD("    PHASE_N(%d) { shrink[tid] = P(sum) == 0.0f ? 0.0f : 1.0f / P(sum); }\n", t->queries);
+        ADD("    PHASE_N(%d) { shrink[tid] = P(sum) == %s ? %s : %s / P(sum); }\n", t->queries, t->zero, t->zero,
+            t->one);
         return;
     }
     if (t->e_slices > 1) ADD("    if (slice == 0)\n    ");
@@ -453,23 +279,24 @@ static void store_rows(text *b, const tiling *t)
 
 static void store(text *b, const job *j, const tiling *t)
 {
+    const view *o = &j->out[j->n_out - 1];
     bool exact = t->e_slices == 1 && t->e_chunk * t->e_chunks == t->e_width;
     short_text width = t->e_slices > 1 ? ein__name("width") : ein__name("%d", t->e_width);
-    const char *scaled = factor(&j->out[j->n_out - 1], ATT_E, " * o_e");
+    const char *scaled = ein__attention_factor(o, ATT_E, " * o_e");
     store_rows(b, t);
     ADD("    STEP2(y, %d, x, %d) {\n", THREADS / t->o_side, t->o_side);
     for (int i = 0; i < t->o_rows; i++) {
-        short_text row = query_of(t, i);
+        short_text row = ein__attention_query(t, i);
         ADD("        if (%s < live) {\n", row.s);
-        if (!t->states) ADD("            const float w = shrink[%s];\n", row.s);
+        if (!t->states) ADD("            const %s w = shrink[%s];\n", t->real, row.s);
         ADD("            const i64 to = o_at[%s];\n", row.s);
         for (int h = 0; h < t->e_chunks; h++)
             for (int c = 0; c < t->o_columns; c++) {
                 int first = h * t->e_chunk + c * t->o_side;
                 ADD("            ");
                 if (!exact) ADD("if (x + %d < %s) ", first, width.s);
-                ADD("ST(o, to + (x + %d)%s, P(o%d_%d%d)%s);\n", first, scaled, h, i, c,
-                    t->states ? "" : " * w");
+                ADD("ST(o, to + (x + %d)%s, %s(P(o%d_%d%d)%s));\n", first, scaled, ein__dtype_store(o->dtype), h, i,
+                    c, t->states ? "" : " * w");
             }
         ADD("        }\n");
     }
@@ -482,22 +309,16 @@ static ein_status emit(arena *a, const job *j, launch *out, error *e)
     tiling t;
     text *b = &w.body;
     (void)e;
-    tile(j, &t);
+    make_tiling(j, &t);
     ein__writer_begin(&w, a);
     parameters(&w, j, &t);
     place_block(b, j, &t);
     declare(b, &t);
     place_queries(b, j, &t);
-    if (t.resident) load_queries(b, j, &t);
-    ADD("    for (int t0 = 0; t0 < n_seen; t0 += %d) {\n", t.keys);
-    all_scores(b, j, &t);
-    load_values(b, j, &t, 0);
-    softmax(b, &t);
-    for (int h = 0; h < t.e_chunks; h++) {
-        if (h > 0) load_values(b, j, &t, h);
-        if (h > 0) ADD("        SYNC;\n");
-        accumulate(b, &t, h);
-    }
+    if (t.resident) ein__attention_load_queries(b, j, &t);
+    if (t.window) ADD("    for (int t0 = start / %d * %d; t0 < n_seen; t0 += %d) {\n", t.keys, t.keys, t.keys);
+    else ADD("    for (int t0 = 0; t0 < n_seen; t0 += %d) {\n", t.keys);
+    ein__attention_tile(b, j, &t);
     ADD("    }\n");
     store(b, j, &t);
     out->grid[0] = j->box.len[ATT_B] * j->box.len[ATT_H] * ein__blocks(rows_of(j), t.queries) * t.e_slices;

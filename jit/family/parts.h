@@ -27,6 +27,7 @@ void ein__writer_in(writer *w, const view *v, i64 elements, const char *id);
 void ein__writer_out(writer *w, const view *v, i64 elements, const char *id);
 void ein__writer_int(writer *w, const char *id, i64 x);
 void ein__writer_float(writer *w, const char *id, double x);
+void ein__writer_double(writer *w, const char *id, double x);
 /* Run-time scalar + x; scalar -1: x alone. */
 void ein__writer_scalar(writer *w, const char *id, int scalar, i64 x);
 /* `head` becomes the text's first comment; `out` gets kernel and arguments, its grid is the caller's. */

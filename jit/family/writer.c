@@ -2,6 +2,7 @@
 /* Writing a kernel: the parameter list and the arguments grow together, so that they cannot disagree. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "jit/family/parts.h"
 
@@ -41,6 +42,14 @@ void ein__writer_int(writer *w, const char *id, i64 x) { ein__writer_scalar(w, i
 void ein__writer_float(writer *w, const char *id, double x)
 {
     add(w, (arg){.kind = ARG_F32, .f32 = x, .scalar = -1}, "VAL", "float", id);
+}
+
+/* Arguments are eight bytes: a double's travel as an integer. */
+void ein__writer_double(writer *w, const char *id, double x)
+{
+    arg number = {.kind = ARG_I64, .scalar = -1};
+    memcpy(&number.value, &x, sizeof x);
+    add(w, number, "VAL", "double", id);
 }
 
 void ein__writer_scalar(writer *w, const char *id, int scalar, i64 x)
