@@ -63,6 +63,10 @@ ein_tensor tame(maker *m, ein_tensor x, i64 terms);
 /* ---- calls: each takes values of the pool and adds its results (random_ops.c, random_layers.c) ---- */
 void random_call(maker *m);
 void custom_call(maker *m);
+void parts_call(maker *m); /* random_moves.c */
+void index_call(maker *m);
+void conv_call(maker *m);
+void pool_call(maker *m);
 /* Two to four like layers; returns the calls of one. */
 int layers_call(maker *m);
 
