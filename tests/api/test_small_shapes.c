@@ -192,6 +192,49 @@ static void others(void **state)
     on_machines(build_others, check_others);
 }
 
+/* ---- parts, windows, indices -------------------------------------------------------------------------- */
+
+static void build_parts(trial *t)
+{
+    ein_graph *g = t->s.g;
+    const int64_t front[] = {0, 1}, behind[] = {2, 0};
+    const ein_pool_options pool = {.size = sizeof pool, .kernel = {1}};
+    ein_tensor none = ramp(t, SHAPE(0, 3)), one = ramp(t, SHAPE(1, 1)), x = ramp(t, SHAPE(2, 2));
+    result(t, ein_pad(g, none, front, behind, 7));
+    result(t, ein_flip(g, none, 2, (int[]){0, 1}));
+    result(t, ein_roll(g, none, 1, 0));
+    result(t, ein_stack(g, 2, (ein_tensor[]){none, none}, 0));
+    result(t, ein_expand(g, one, SHAPE(0, 2, 1)));
+    result(t, ein_slice_step(g, one, 1, -1, INT64_MIN, -3));
+    result(t, ein_conv1d(g, ramp(t, SHAPE(0, 1, 2)), ramp(t, SHAPE(2, 1, 2)), NONE, NULL));
+    result(t, ein_conv1d(g, ramp(t, SHAPE(1, 0, 2)), ramp(t, SHAPE(2, 0, 2)), ramp(t, SHAPE(2)), NULL)); /* no channel */
+    result(t, ein_avg_pool(g, one, &pool));
+    result(t, ein_index_select(g, x, 0, ein_constant(g, EIN_I32, SHAPE(0), front)));
+    result(t, ein_index_select(g, none, 1, ein_constant(g, EIN_I32, SHAPE(1), (int32_t[]){2})));
+    result(t, ein_gather(g, one, 0, ein_constant(g, EIN_I64, SHAPE(1, 1), (int64_t[]){0})));
+    result(t, ein_full(g, EIN_F32, SHAPE(0, 3), 1));
+    result(t, ein_arange(g, EIN_F32, 1, 5, 9));
+    result(t, ein_tril(g, none, 0));
+}
+
+static void check_parts(const trial *t)
+{
+    EXPECT(t, 0, 7, 7, 7, 7, 7, 7, 7, 7);
+    assert_int_equal(t->numel[1] + t->numel[2] + t->numel[3] + t->numel[4] + t->numel[6], 0);
+    EXPECT(t, 5, 1);
+    EXPECT(t, 7, 1, 2);
+    EXPECT(t, 8, 1);
+    assert_int_equal(t->numel[9] + t->numel[10] + t->numel[12] + t->numel[14], 0);
+    EXPECT(t, 11, 1);
+    EXPECT(t, 13, 5);
+}
+
+static void parts(void **state)
+{
+    (void)state;
+    on_machines(build_parts, check_parts);
+}
+
 /* ---- ids and states: no ids, an empty table row, no rows to append ------------------------------------ */
 
 static void ids_and_states(void **state)
@@ -260,7 +303,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products), cmocka_unit_test(rows),          cmocka_unit_test(others),
-        cmocka_unit_test(ids_and_states), cmocka_unit_test(unused_leaves),
+        cmocka_unit_test(parts),    cmocka_unit_test(ids_and_states), cmocka_unit_test(unused_leaves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,6 +61,7 @@ void *trial_cut(const trial *t, int devices, int n_plans, uint64_t seed)
         check(t, c, plan, false);
         free(plan);
     }
+    check(t, c, NULL, false);
     ein_context_free(c);
     remove_directory(cache);
     return out;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One graph under several plans: the search's on one device, then random cuts on more. */
+/* One graph under several plans: the search's on one device, random ones on more, and the search's there. */
 #ifndef TESTS_HARNESS_TRIAL_CUT_H
 #define TESTS_HARNESS_TRIAL_CUT_H
 
