@@ -8,10 +8,10 @@
 
 /* exp of the distance to the joined maximum, by which each side's sums shrink. */
 #define SHRINK(side) "exp(" side "0 - max(a0, b0))"
-/* Index of the better of two; a NaN is better than all. */
-#define CHOOSE(better) \
-    "where(a0 != a0, where(b0 != b0, min(a1, b1), a1), where(b0 != b0, b1, " \
-    "where(a0 == b0, min(a1, b1), where(a0 " better " b0, a1, b1))))"
+/* Index of the one that is no worse, the lower of two; a NaN is the best. Selects side by side, not one in another, so
+ * that loops of it vectorize. */
+#define CHOOSE(no_worse) \
+    "min(where(or(a0 != a0, a0 " no_worse " b0), a1, b1), where(or(b0 != b0, b0 " no_worse " a0), b1, a1))"
 #define JOIN(state) "a" state " * " SHRINK("a") " + b" state " * " SHRINK("b")
 
 typedef struct recipe {
@@ -31,8 +31,8 @@ static const recipe recipes[] = {
     [MERGE_SOFTMAX_STATE] = {"softmax-state", 3, 3, {EIN__LOWEST, 0, 0},
         {"max(a0, b0)", JOIN("1"), JOIN("2")}, NULL},
     [MERGE_PROD] = {"prod", 1, 1, {1}, {"a0 * b0"}, NULL},
-    [MERGE_ARGMAX] = {"argmax", 2, 1, {-INFINITY, INFINITY}, {"max(a0, b0)", CHOOSE(">")}, "a1"},
-    [MERGE_ARGMIN] = {"argmin", 2, 1, {INFINITY, INFINITY}, {"min(a0, b0)", CHOOSE("<")}, "a1"},
+    [MERGE_ARGMAX] = {"argmax", 2, 1, {-INFINITY, INFINITY}, {"max(a0, b0)", CHOOSE(">=")}, "a1"},
+    [MERGE_ARGMIN] = {"argmin", 2, 1, {INFINITY, INFINITY}, {"min(a0, b0)", CHOOSE("<=")}, "a1"},
     [MERGE_LOGSUMEXP] = {"logsumexp", 2, 1, {-FLT_MAX, 0}, {"max(a0, b0)", JOIN("1")},
         "where(a0 == 1 / 0, a0, a0 + log(a1))"},
     [MERGE_WELFORD] = {"welford", 3, 3, {0, 0, 0},
