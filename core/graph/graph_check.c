@@ -84,6 +84,17 @@ static ein_status check_operand(const graph *g, int i, int k, error *e)
     return EIN_OK;
 }
 
+static ein_status check_indices(const node *n, int i, error *e)
+{
+    bool ok = n->n_indices >= 0 && n->n_indices <= MAX_INDICES;
+    for (int k = 0; ok && k < n->n_indices; k++) ok = n->indices[k] >= 0 && n->indices[k] < n->spec.n_labels;
+    if (!ok) WRONG("node %d (%s) reads the index of no label", i, n->name);
+    if (n->id_operand < 0) return EIN_OK;
+    if (n->id_operand >= n->spec.n_operands || n->id_label < 0 || n->id_label >= n->spec.n_labels)
+        WRONG("node %d (%s): operand %d holds ids of label %d", i, n->name, n->id_operand, n->id_label);
+    return EIN_OK;
+}
+
 static ein_status check_node(const graph *g, int i, error *e)
 {
     const node *n = &g->nodes.items[i];
@@ -102,7 +113,7 @@ static ein_status check_node(const graph *g, int i, error *e)
         WRONG("node %d (%s) has %d stages", i, n->name, n->n_stages);
     if ((n->kind == OP_MAP || n->kind == OP_ROW) && n->body[0].n == 0)
         WRONG("node %d (%s) has no body", i, n->name);
-    return EIN_OK;
+    return check_indices(n, i, e);
 }
 
 /* ---- loops ---- */

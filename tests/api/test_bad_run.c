@@ -130,6 +130,45 @@ static void values_out_of_range(void **state)
     session_close(&s);
 }
 
+/* Every op that takes ids checks those of an input; through views too. */
+static void ids_out_of_range(void **state)
+{
+    (void)state;
+    session s;
+    ein_graph *g;
+    session_open(&s, "host:2");
+    g = s.g;
+    int32_t a[2] = {0, 2};
+    int64_t b[4] = {0, 1, 2, 1}, c[1] = {3};
+    float x[6] = {0, 1, 2, 3, 4, 5}, y[4], z[4], w[6];
+    ein_tensor in = INPUT(g, "x", 2, 3), ids = ein_input(g, "b", EIN_I64, SHAPE(4));
+    ein_output(g, "y", ein_index_select(g, ein_slice(g, in, 1, 0, 2), 0, ein_input(g, "a", EIN_I32, SHAPE(2))));
+    ein_output(g, "z", ein_gather(g, in, 1, ein_reshape(g, ids, SHAPE(2, 2))));
+    ein_output(g, "w", ein_scatter_add(g, in, 0, ein_one_hot(g, ein_input(g, "c", EIN_I64, SHAPE(1)), 3, EIN_I32),
+                                       ein_full(g, EIN_F32, SHAPE(1, 3), 10)));
+    session_start(&s);
+    assert_int_equal(ein_run_input(s.r, "x", x, sizeof x), EIN_OK);
+    assert_int_equal(ein_run_input(s.r, "a", a, sizeof a), EIN_OK);
+    assert_int_equal(ein_run_input(s.r, "b", b, sizeof b), EIN_OK);
+    assert_int_equal(ein_run_input(s.r, "c", c, sizeof c), EIN_OK);
+    assert_int_equal(ein_run_output(s.r, "y", y, sizeof y), EIN_OK);
+    assert_int_equal(ein_run_output(s.r, "z", z, sizeof z), EIN_OK);
+    assert_int_equal(ein_run_output(s.r, "w", w, sizeof w), EIN_OK);
+    refuse_run(s.r, ein_run_once(s.r), EIN_INVALID,
+               "index_select: id 2 at place 1 of 'a' is not in a table of 2 rows");
+    a[1] = 1;
+    refuse_run(s.r, ein_run_once(s.r), EIN_INVALID, "one_hot: id 3 at place 0 of 'c' is not in a table of 3 rows");
+    c[0] = 2;
+    b[2] = -1;
+    refuse_run(s.r, ein_run_once(s.r), EIN_INVALID, "gather: id -1 at place 2 of 'b' is not in a table of 3 rows");
+    b[2] = 2;
+    session_once(&s);
+    assert_near(y, (double[]){0, 1, 3, 4}, 4);
+    assert_near(z, (double[]){0, 1, 5, 4}, 4);
+    assert_near(w, (double[]){10, 11, 2, 3, 4, 15}, 6); /* rows 0, 0 and 1 of the columns */
+    session_close(&s);
+}
+
 /* A causal mask's position may be any number: it only says what is seen. */
 static void far_positions(void **state)
 {
@@ -221,7 +260,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused_bindings), cmocka_unit_test(missing_bindings), cmocka_unit_test(values_out_of_range),
-        cmocka_unit_test(far_positions),    cmocka_unit_test(refused_states),   cmocka_unit_test(null_runs),
+        cmocka_unit_test(ids_out_of_range), cmocka_unit_test(far_positions),    cmocka_unit_test(refused_states),
+        cmocka_unit_test(null_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

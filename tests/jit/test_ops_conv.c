@@ -270,9 +270,32 @@ static void types(void **state)
     }
 }
 
+/* Channels last: the permute is read through, windows and all. */
+static void channels_last(void **state)
+{
+    (void)state;
+    ein_graph *g = NULL;
+    assert_int_equal(ein_graph_create(&g), EIN_OK);
+    const ein_conv_options o = {.size = sizeof o, .stride = {2, 1}};
+    const ein_pool_options p = {.size = sizeof p, .kernel = {2, 3}};
+    ein_tensor x = ein_input(g, "x", EIN_F32, SHAPE(N, H, W, C)), none = {0};
+    ein_tensor image = ein_permute(g, x, (int[]){0, 3, 1, 2}), w = ein_parameter(g, "w", EIN_F32, SHAPE(5, C, 3, 2));
+    ein_output(g, "conv", ein_conv2d(g, image, w, none, &o));
+    ein_output(g, "pool", ein_max_pool(g, image, &p));
+    trial t;
+    char *print = NULL;
+    trial_once(g, "host:1", NULL, &print);
+    assert_null(strstr(print, "permute"));
+    free(print);
+    trial_make(&t, g);
+    free(trial_cut(&t, 3, 2, 61));
+    trial_free(&t);
+    ein_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(convolutions), cmocka_unit_test(pooling), cmocka_unit_test(sizes),
-                                       cmocka_unit_test(types)};
+                                       cmocka_unit_test(types), cmocka_unit_test(channels_last)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,6 +183,17 @@ static void contradictions(void **state)
     g = sound();
     g->g.nodes.items[1].spec.labels[0].extent = 3;
     assert_wrong(g, EIN_INTERNAL, "spec: label d0 of extent 3 indexes 2");
+    g = sound();
+    g->g.nodes.items[1].spec.n_operands = 0;
+    g->g.nodes.items[1].kind = OP_MOVE;
+    assert_wrong(g, EIN_INTERNAL, "graph: node 1 (relu) has no operands");
+    g = sound();
+    g->g.nodes.items[0].n_indices = 1;
+    g->g.nodes.items[0].indices[0] = 2;
+    assert_wrong(g, EIN_INTERNAL, "graph: node 0 (add) reads the index of no label");
+    g = sound();
+    g->g.nodes.items[1].id_operand = 1;
+    assert_wrong(g, EIN_INTERNAL, "graph: node 1 (relu): operand 1 holds ids of label -1");
 }
 
 /* The rolled form by hand: y = relu(relu(relu(x + x))) with the relu in a loop. */
