@@ -71,7 +71,7 @@ static ein_tensor squares(ein_graph *g, ein_tensor x)
     return y;
 }
 
-/* Parameters, of D x D each: "table", "w0", "w1". */
+/* Parameters, of D x D each: "table", "w0", "w1". The store has all in f32, so w1 is converted. */
 static void build(ein_graph *g)
 {
     ein_tensor cosine, sine;
@@ -79,8 +79,9 @@ static void build(ein_graph *g)
     ein_rope_tables(g, 32, W, 10000, &cosine, &sine);
     ein_tensor x = ein_embedding(g, ein_input(g, "ids", EIN_I32, SHAPE(T)), ein_parameter(g, "table", EIN_F32, SHAPE(D, D)));
     for (int i = 0; i < 2; i++) {
-        ein_tensor w = ein_parameter(g, i == 0 ? "w0" : "w1", EIN_F32, SHAPE(D, D));
-        x = ein_add(g, x, ein_silu(g, ein_linear(g, ein_rms_norm(g, x, NONE, 1e-5), w, NONE)));
+        ein_dtype d = i == 0 ? EIN_F32 : EIN_BF16;
+        ein_tensor w = ein_parameter(g, i == 0 ? "w0" : "w1", d, SHAPE(D, D));
+        x = ein_add(g, x, ein_silu(g, ein_linear(g, ein_cast(g, ein_rms_norm(g, x, NONE, 1e-5), d), w, NONE)));
     }
     ein_tensor q = ein_rope(g, ein_reshape(g, x, SHAPE(B, T, H, W)), cosine, sine, at);
     q = ein_permute(g, q, (int[]){0, 2, 1, 3});

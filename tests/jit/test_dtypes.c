@@ -111,6 +111,8 @@ static ein_graph *windows_of(ein_dtype d)
                s = ein_input(g, "s", d, SHAPE(2, 3, 15)), v = ein_parameter(g, "v", d, SHAPE(5, 3, 4));
     out(&m, ein_conv2d(g, x, w, NONE, NULL));
     out(&m, ein_conv1d(g, s, v, NONE, NULL));
+    out(&m, ein_conv1d(g, ein_permute(g, ein_input(g, "t", d, SHAPE(15, 2, 3)), (int[]){1, 2, 0}), v, NONE,
+                       &(ein_conv_options){.size = sizeof(ein_conv_options), .stride = {2}})); /* reads it as it is */
     ein_pool_options pool = {.size = sizeof pool, .kernel = {3, 2}, .stride = {2, 2}};
     out(&m, ein_max_pool(g, x, &pool));
     out(&m, ein_avg_pool(g, x, &pool));
