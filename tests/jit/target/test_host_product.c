@@ -19,9 +19,12 @@ static int open_product(void **state)
 {
     error e = {0};
     (void)state;
-    if (ein__host_product_open(&product, &e) == EIN_OK) return 0;
-    print_message("skipped: %s\n", e.line);
-    exit(77);
+    if (ein__host_product_open(&product, &e) != EIN_OK) {
+        print_message("skipped: %s\n", e.line);
+        exit(77);
+    }
+    ein__host_product_thread(product);
+    return 0;
 }
 
 static int close_product(void **state)
