@@ -184,13 +184,13 @@ static ein_tensor call_conv(ein_graph *g, conv c, ein_tensor x, ein_tensor weigh
     return ein__call_end(g, c.name, add_conv(&g->g, &c, v, n, options, &out), &out);
 }
 
-ein_tensor ein_conv1d(ein_graph *g, ein_tensor x, ein_tensor weight, ein_tensor bias, const ein_conv_options *options)
+ein_tensor ein__op_conv1d(ein_graph *g, ein_tensor x, ein_tensor weight, ein_tensor bias, const ein_conv_options *options)
 {
     conv c = {.name = "conv1d", .bias_name = "conv1d bias", .patches_name = "conv1d patches", .n = 1};
     return call_conv(g, c, x, weight, bias, options);
 }
 
-ein_tensor ein_conv2d(ein_graph *g, ein_tensor x, ein_tensor weight, ein_tensor bias, const ein_conv_options *options)
+ein_tensor ein__op_conv2d(ein_graph *g, ein_tensor x, ein_tensor weight, ein_tensor bias, const ein_conv_options *options)
 {
     conv c = {.name = "conv2d", .bias_name = "conv2d bias", .patches_name = "conv2d patches", .n = 2};
     return call_conv(g, c, x, weight, bias, options);
