@@ -24,7 +24,7 @@ static int bench_model(const char *name, const char *machine, const char *cache_
     progress_begin(&p, false);
     workload w;
     measure m;
-    ein_status status = workload_open(&w, name, &p);
+    ein_status status = workload_open(&w, name, NULL, &p);
     if (status == EIN_OK) status = workload_fill(&w);
     int code = exit_of(status);
     if (status != EIN_OK) {

@@ -62,7 +62,7 @@ static int bench_model(const char *name, const char *on, report *r)
     workload w;
     ein_context *context = NULL;
     ein_program *p = NULL;
-    ein_status status = workload_open(&w, name, NULL);
+    ein_status status = workload_open(&w, name, NULL, NULL);
     int result = exit_of(status);
     if (status != EIN_OK) {
         complain(0, "%s", w.error.line);

@@ -52,6 +52,13 @@ static const option OPTIONS[] = {
     {"explain", FLAG, offsetof(args, explain), 0, 0},
     {"progress", FLAG, offsetof(args, progress), 0, 0},
     {"quick", FLAG, offsetof(args, quick), 0, 0},
+    {"tokens", TEXT, offsetof(args, tokens), 0, 0},
+    {"tokens-file", TEXT, offsetof(args, tokens_file), 0, 0},
+    {"generate", NUMBER, offsetof(args, generate), 1, 1 << 24},
+    {"stop-at-eos", FLAG, offsetof(args, stop_at_eos), 0, 0},
+    {"dtype", TEXT, offsetof(args, dtype), 0, 0},
+    {"input", TEXT, offsetof(args, input), 0, 0},
+    {"output", TEXT, offsetof(args, output), 0, 0},
     {"bytes", NUMBER, offsetof(args, bytes), 0, 1L << 50},
 };
 enum { N_OPTIONS = sizeof OPTIONS / sizeof *OPTIONS };
@@ -116,7 +123,7 @@ static int read_option(int argc, char **argv, int *i, const char *takes, args *o
 
 int args_parse(int argc, char **argv, const char *takes, int least_words, int most_words, args *out)
 {
-    *out = (args){.repeat = 5, .bytes = -1};
+    *out = (args){.bytes = -1};
     for (int i = 0; i < argc; i++) {
         if (strncmp(argv[i], "--", 2) == 0) {
             int code = read_option(argc, argv, &i, takes, out);

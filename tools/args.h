@@ -18,8 +18,10 @@ typedef struct args {
     int n_words;
     int devices; /* 0: not given */
     const char *machine, *target, *plan, *save;
-    bool check, json, explain, progress, quick;
-    int repeat;
+    const char *tokens, *tokens_file, *dtype, *input, *output;
+    bool check, json, explain, progress, quick, stop_at_eos;
+    int repeat;   /* 0: not given */
+    int generate;
     long bytes;
 } args;
 

@@ -102,7 +102,7 @@ static int show(demo *d)
             ein_version(), DEVICES, parallel_cores());
         fflush(stdout);
     }
-    ein_status status = workload_open(&d->work, MODEL, d->work.progress);
+    ein_status status = workload_open(&d->work, MODEL, NULL, d->work.progress);
     if (status == EIN_OK) status = workload_fill(&d->work);
     if (status != EIN_OK) return complain(exit_of(status), "%s", d->work.error.line);
     int code = on(d, 1, false, &d->one);

@@ -176,7 +176,7 @@ int command_explain(int argc, char **argv)
     if (result == EXIT_DONE) result = args_machine(&a, on, sizeof on);
     if (result != EXIT_DONE) return result;
     workload w;
-    ein_status status = workload_open(&w, a.words[0], NULL);
+    ein_status status = workload_open(&w, a.words[0], NULL, NULL);
     result = status == EIN_OK ? explain(&w, on, &a) : complain(exit_of(status), "%s", w.error.line);
     workload_close(&w);
     return result;

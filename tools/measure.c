@@ -71,6 +71,7 @@ static ein_status count_bytes(protocol *p)
         p->out->moved += ein_run_tally(counting.run, d);
     }
     if (status == EIN_OK) compare_bits(p);
+    p->out->counted = true;
     session_release(&counting);
     return status;
 }
@@ -115,14 +116,16 @@ ein_status measure_workload(workload *w, const char *machine, const char *cache_
     TRY(first_run(&p));
     if (check) TRY(workload_check(w, p.first, &out->verdict));
     if (check && !out->verdict.ok) return EIN_OK;
-    TRY(count_bytes(&p));
+    if (check || repeat > 0) TRY(count_bytes(&p));
+    if (repeat == 0) return EIN_OK;
     TRY(warm_start(&p));
+    out->timed = true;
     return time_runs(&p);
 }
 
 bool measure_ok(const measure *m)
 {
-    return m->repeats && (!m->checked || m->verdict.ok) && m->moved == m->cold.predicted_bytes;
+    return m->repeats && (!m->checked || m->verdict.ok) && (!m->counted || m->moved == m->cold.predicted_bytes);
 }
 
 int measure_complain(const measure *m, ein_status status)

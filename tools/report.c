@@ -30,6 +30,18 @@ void report_row(report *r, json_t *row)
     }
 }
 
+/* As much of a list as stays readable. */
+static void list_cell(const json_t *v, char *out)
+{
+    enum { SHOWN = 16 };
+    size_t n = 0;
+    for (size_t i = 0; i < json_array_size(v) && i < SHOWN; i++) {
+        const json_t *x = json_array_get(v, i);
+        n += (size_t)snprintf(out + n, WIDEST - n, "%s%.4g", i > 0 ? " " : "", json_number_value(x));
+    }
+    if (json_array_size(v) > SHOWN) snprintf(out + n, WIDEST - n, " ... (%zu)", json_array_size(v));
+}
+
 static void cell(const json_t *v, char *out)
 {
     out[0] = 0;
@@ -40,6 +52,7 @@ static void cell(const json_t *v, char *out)
         snprintf(out, WIDEST, "%.0f", json_real_value(v));
     if (json_is_boolean(v)) snprintf(out, WIDEST, "%s", json_is_true(v) ? "yes" : "no");
     if (json_is_null(v)) snprintf(out, WIDEST, "-");
+    if (json_is_array(v)) list_cell(v, out);
 }
 
 static int width_of(const json_t *rows, const char *key)

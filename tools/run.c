@@ -1,44 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ein run MODEL: one workload on one machine, in one row. */
 #include <stdio.h>
+#include <string.h>
 
 #include "core/base/file.h"
 #include "tools/args.h"
 #include "tools/commands.h"
+#include "tools/generate.h"
 #include "tools/measure.h"
 #include "tools/report.h"
+#include "tools/result.h"
 
-enum { PLAN_MOST = 64 << 20 };
+enum { PLAN_MOST = 64 << 20, REPEAT = 5 };
+
+typedef struct command {
+    args args;
+    const char *machine, *plan;
+    workload work;
+    measure measure;
+    generation tokens;
+    bool generated;
+} command;
+
+static const char TAKES[] = "devices machine target check repeat json plan explain progress tokens tokens-file generate "
+                            "stop-at-eos dtype input output";
+
+/* ---- the row --------------------------------------------------------------------------------------- */
+
+static json_t *ms_if(bool known, double ms) { return known ? report_number(ms) : json_null(); }
 
 /* Of a result that was wrong nothing is timed or counted. */
-static json_t *row_of(const measure *m)
+static json_t *row_of(const command *c)
 {
-    bool timed = !m->checked || m->verdict.ok;
+    const measure *m = &c->measure;
     const ein_program_stats *cold = &m->cold;
-    return json_pack("{s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:I,"
-                     " s:i, s:i, s:o, s:i, s:I, s:I, s:o, s:o, s:b, s:b}",
-                     "model", m->session.work->name, "target", "host", "devices",
-                     ein_context_device_count(m->session.context), "cache",
-                     cold->searches == 0 && cold->compiles == 0 ? "hit" : "miss", "cold_ms",
-                     report_number(m->cold_ms), "warm_ms", timed ? report_number(m->warm_ms) : json_null(),
-                     "median_ms", timed ? report_number(m->median_ms) : json_null(), "predicted_ms",
-                     report_number(cold->predicted_us * 1e-3), "bytes_moved",
-                     timed ? json_integer(m->moved) : json_null(), "predicted_bytes",
-                     (json_int_t)cold->predicted_bytes, "searches", cold->searches, "compiles",
-                     cold->compiles, "warm_compiles", timed ? json_integer(m->warm.compiles) : json_null(),
-                     "kernels", cold->kernels, "weight_bytes", (json_int_t)cold->weight_bytes, "buffer_bytes",
-                     (json_int_t)cold->buffer_bytes, "max_rel_error",
-                     m->checked ? report_number(m->verdict.error) : json_null(), "worst_row",
-                     m->checked ? report_number(m->verdict.worst_row) : json_null(), "repeats",
-                     (int)m->repeats, "ok", (int)measure_ok(m));
+    int searches = cold->searches + c->tokens.stats.searches, compiles = cold->compiles + c->tokens.stats.compiles;
+    json_t *row = json_pack(
+        "{s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:i, s:i, s:o, s:i, s:I, s:I, s:o, s:o, s:b, s:b}", "model",
+        c->work.name, "target", "host", "devices", ein_context_device_count(m->session.context), "cache",
+        searches == 0 && compiles == 0 ? "hit" : "miss", "cold_ms", report_number(m->cold_ms), "warm_ms",
+        ms_if(m->timed, m->warm_ms), "median_ms", ms_if(m->timed, m->median_ms), "predicted_ms",
+        report_number(cold->predicted_us * 1e-3), "bytes_moved", m->counted ? json_integer(m->moved) : json_null(),
+        "predicted_bytes", (json_int_t)cold->predicted_bytes, "searches", searches, "compiles", compiles,
+        "warm_compiles", m->timed ? json_integer(m->warm.compiles) : json_null(), "kernels",
+        cold->kernels + c->tokens.stats.kernels, "weight_bytes", (json_int_t)cold->weight_bytes, "buffer_bytes",
+        (json_int_t)cold->buffer_bytes, "max_rel_error", ms_if(m->checked, m->verdict.error), "worst_row",
+        ms_if(m->checked, m->verdict.worst_row), "repeats", (int)m->repeats, "ok", (int)measure_ok(m));
+    if (row == NULL) return NULL;
+    json_object_set_new(row, "dtype", json_string(ein__dtype_name(c->work.model.use.dtype)));
+    if (!m->checked || m->verdict.ok)
+        result_add(row, &c->work, m->session.outputs, c->generated ? &c->tokens : NULL);
+    return row;
 }
 
 static void say_why(const measure *m)
 {
     if (m->checked && !m->verdict.ok) {
-        complain(0, "the result is wrong: error %.3g by norm (at most 1e-5), %.3g of the worst row's bound",
-                 m->verdict.error, m->verdict.worst_row);
-    } else if (m->moved != m->cold.predicted_bytes) {
+        complain(0, "the result is wrong: error %.3g by norm (at most %.3g), %.3g of the worst row's bound",
+                 m->verdict.error, m->verdict.tolerance, m->verdict.worst_row);
+    } else if (m->counted && m->moved != m->cold.predicted_bytes) {
         complain(0, "%lld bytes were moved, %lld were predicted", (long long)m->moved,
                  (long long)m->cold.predicted_bytes);
     } else if (!m->repeats) {
@@ -46,55 +66,90 @@ static void say_why(const measure *m)
     }
 }
 
-static int print_measure(const measure *m, const args *a)
+static int print_row(const command *c)
 {
     report r;
-    report_begin(&r, a->json);
-    const char *explain = a->explain ? ein_program_explain(m->program.program) : NULL;
-    json_t *row = row_of(m);
-    if (explain != NULL && a->json) json_object_set_new(row, "explain", json_string(explain));
-    if (explain != NULL && !a->json) printf("%s\n", explain);
+    report_begin(&r, c->args.json);
+    const char *explain = c->args.explain ? ein_program_explain(c->measure.program.program) : NULL;
+    json_t *row = row_of(c);
+    if (explain != NULL && c->args.json) json_object_set_new(row, "explain", json_string(explain));
+    if (explain != NULL && !c->args.json) printf("%s\n", explain);
     report_row(&r, row);
     bool printed = report_end(&r);
-    say_why(m);
-    return printed && measure_ok(m) ? EXIT_DONE : EXIT_WRONG;
+    say_why(&c->measure);
+    return printed && measure_ok(&c->measure) ? EXIT_DONE : EXIT_WRONG;
 }
 
-static int run_workload(workload *w, const args *a, const char *machine, const char *plan)
+/* ---- the run --------------------------------------------------------------------------------------- */
+
+/* What comes after a right first run. */
+static ein_status finish(command *c)
 {
-    measure m;
-    ein_status status = workload_open(w, a->words[0], w->progress);
-    if (status == EIN_OK && w->model.note != NULL) fprintf(stderr, "ein: note: %s\n", w->model.note);
-    if (status == EIN_OK) status = workload_fill(w);
+    measure *m = &c->measure;
+    workload *w = &c->work;
+    if (!measure_ok(m)) return EIN_OK;
+    if (w->request.output != NULL) TRY(result_write(w, m->session.outputs, w->request.output));
+    if (w->request.generate == 0) return EIN_OK;
+    c->generated = true;
+    return generate(&m->session, &w->arena, &c->tokens);
+}
+
+static ein_status open_and_fill(command *c, const request *r)
+{
+    workload *w = &c->work;
+    ein_status status = workload_open(w, c->args.words[0], r, w->progress);
+    if (status == EIN_OK && w->note != NULL) fprintf(stderr, "ein: note: %s\n", w->note);
+    return status == EIN_OK ? workload_fill(w) : status;
+}
+
+static int run_workload(command *c, const request *r)
+{
+    workload *w = &c->work;
+    ein_status status = open_and_fill(c, r);
     progress_end(w->progress);
     if (status != EIN_OK) return complain(exit_of(status), "%s", w->error.line);
-    status = measure_workload(w, machine, NULL, plan, a->check, a->repeat, &m);
+    /* Trained weights are there to be used: timing is only for who asks for it. */
+    int repeat = c->args.repeat > 0 ? c->args.repeat : w->model.folder != NULL ? 0 : REPEAT;
+    status = measure_workload(w, c->machine, NULL, c->plan, c->args.check, repeat, &c->measure);
+    if (status == EIN_OK) status = finish(c);
     progress_end(w->progress);
-    int code = status == EIN_OK ? print_measure(&m, a) : measure_complain(&m, status);
-    measure_close(&m);
+    int code = status == EIN_OK ? print_row(c) : measure_complain(&c->measure, status);
+    measure_close(&c->measure);
+    return code;
+}
+
+static int read_and_run(command *c)
+{
+    text plan = {0};
+    arena a = {0};
+    error e = {0};
+    progress p;
+    request r;
+    ein_status status = request_read(&a, &c->args, &r, &e);
+    if (status == EIN_OK && c->args.plan != NULL) {
+        status = ein__file_read(c->args.plan, PLAN_MOST, true, &plan, &e);
+        c->plan = ein__text_get(&plan);
+    }
+    int code = status == EIN_OK ? EXIT_DONE : complain(EXIT_USAGE, "%s", e.line);
+    if (code == EXIT_DONE) {
+        progress_begin(&p, c->args.progress);
+        c->work = (workload){.progress = &p};
+        code = run_workload(c, &r);
+        workload_close(&c->work);
+    }
+    ein__text_free(&plan);
+    ein__arena_free(&a);
     return code;
 }
 
 int command_run(int argc, char **argv)
 {
-    args a;
+    command c = {0};
     char machine[256];
-    progress p;
-    text plan = {0};
-    error e = {0};
-    int code =
-        args_parse(argc, argv, "devices machine target check repeat json plan explain progress", 1, 1, &a);
-    if (code == EXIT_DONE) code = args_target(&a);
-    if (code == EXIT_DONE) code = args_machine(&a, machine, sizeof machine);
+    int code = args_parse(argc, argv, TAKES, 1, 1, &c.args);
+    if (code == EXIT_DONE) code = args_target(&c.args);
+    if (code == EXIT_DONE) code = args_machine(&c.args, machine, sizeof machine);
     if (code != EXIT_DONE) return code;
-    if (a.plan != NULL && ein__file_read(a.plan, PLAN_MOST, true, &plan, &e) != EIN_OK) {
-        ein__text_free(&plan);
-        return complain(EXIT_USAGE, "%s", e.line);
-    }
-    progress_begin(&p, a.progress);
-    workload w = {.progress = &p};
-    code = run_workload(&w, &a, machine, a.plan != NULL ? ein__text_get(&plan) : NULL);
-    workload_close(&w);
-    ein__text_free(&plan);
-    return code;
+    c.machine = machine;
+    return read_and_run(&c);
 }

@@ -7,7 +7,7 @@
 
 #include "tools/parallel.h"
 
-static ein_status failed(session *s, ein_status status, const char *line)
+ein_status session_failed(session *s, ein_status status, const char *line)
 {
     snprintf(s->message, sizeof s->message, "%s", line[0] != 0 ? line : ein_status_name(status));
     return status;
@@ -16,6 +16,7 @@ static ein_status failed(session *s, ein_status status, const char *line)
 static ein_status add_weights(session *s)
 {
     const graph *g = &s->work->graph->g;
+    if (s->work->model.folder != NULL) return ein_weights_open(s->weights, s->work->model.folder);
     for (int i = 0; i < g->leaves.n; i++) {
         const leaf *l = &g->leaves.items[i];
         const value_info *v = &g->values.items[l->value];
@@ -53,10 +54,10 @@ ein_status session_open(session *s, workload *w, const char *machine, const char
     ein_status status = ein_context_create(&s->context, &options);
     if (status != EIN_OK) return status;
     status = make_outputs(s);
-    if (status != EIN_OK) return failed(s, status, "no memory for the outputs");
+    if (status != EIN_OK) return session_failed(s, status, "no memory for the outputs");
     status = ein_weights_create(&s->weights, s->context);
     if (status == EIN_OK) status = add_weights(s);
-    return status == EIN_OK ? status : failed(s, status, ein_context_error(s->context));
+    return status == EIN_OK ? status : session_failed(s, status, ein_context_error(s->context));
 }
 
 void session_close(session *s)
@@ -68,13 +69,13 @@ void session_close(session *s)
     memset(s, 0, sizeof *s);
 }
 
-static ein_status compile(session *s, const ein_graph *g, const char *plan, bool counting, prepared *out)
+ein_status session_compile(session *s, const ein_graph *g, const char *plan, bool counting, prepared *out)
 {
     ein_compile_options options = {
         .size = sizeof options, .weights = s->weights, .state = s->state, .plan = plan, .counting = counting};
     ein_status status = ein_compile(&out->program, s->context, g, &options);
     if (status == EIN_OK) status = ein_run_create(&out->run, out->program);
-    return status == EIN_OK ? status : failed(s, status, ein_context_error(s->context));
+    return status == EIN_OK ? status : session_failed(s, status, ein_context_error(s->context));
 }
 
 /* Run the graph that writes the cached rows. Its outputs only keep the appends alive. */
@@ -88,7 +89,7 @@ static ein_status prime(session *s, const prepared *p, arena *a)
         const char *name = workload_rows_name(a, l->name);
         if (name == NULL) return EIN_NO_MEMORY;
         i64 rows = v->shape[0] * v->shape[1] * s->work->model.use.cached * v->shape[3];
-        TRY(ein_run_input(p->run, name, s->work->rows[i], (size_t)rows * sizeof(float)));
+        TRY(ein_run_input(p->run, name, s->work->rows[i], (size_t)(rows * ein__dtype_bytes(v->dtype))));
     }
     for (int i = 0; i < prime->outputs.n; i++) {
         char *ignored;
@@ -103,13 +104,14 @@ static ein_status prime(session *s, const prepared *p, arena *a)
 static ein_status make_state(session *s, const prepared *p)
 {
     ein_status status = ein_state_create(&s->state, p->program);
-    if (status != EIN_OK) return failed(s, status, ein_context_error(s->context));
+    if (status != EIN_OK) return session_failed(s, status, ein_context_error(s->context));
+    if (s->work->prime == NULL) return EIN_OK;
     prepared filler = {0};
     arena a = {0};
-    status = compile(s, s->work->prime, NULL, false, &filler);
+    status = session_compile(s, s->work->prime, NULL, false, &filler);
     if (status == EIN_OK) {
         status = prime(s, &filler, &a);
-        if (status != EIN_OK) failed(s, status, ein_run_error(filler.run));
+        if (status != EIN_OK) session_failed(s, status, ein_run_error(filler.run));
     }
     session_release(&filler);
     ein__arena_free(&a);
@@ -136,20 +138,20 @@ static ein_status bind(session *s, ein_run *run)
 ein_status session_prepare(session *s, const char *plan, bool counting, prepared *out)
 {
     memset(out, 0, sizeof *out);
-    TRY(compile(s, s->work->graph, plan, counting, out));
-    if (s->work->prime != NULL && s->state == NULL) {
+    TRY(session_compile(s, s->work->graph, plan, counting, out));
+    if (s->work->model.use.capacity > 0 && s->state == NULL) {
         double began = clock_seconds();
         TRY(make_state(s, out));
         s->prime_seconds += clock_seconds() - began;
     }
     ein_status status = bind(s, out->run);
-    return status == EIN_OK ? status : failed(s, status, ein_run_error(out->run));
+    return status == EIN_OK ? status : session_failed(s, status, ein_run_error(out->run));
 }
 
 ein_status session_run(session *s, const prepared *p)
 {
     ein_status status = ein_run_once(p->run);
-    return status == EIN_OK ? status : failed(s, status, ein_run_error(p->run));
+    return status == EIN_OK ? status : session_failed(s, status, ein_run_error(p->run));
 }
 
 void session_release(prepared *p)

@@ -25,11 +25,14 @@ typedef struct prepared {
 
 /* `cache_dir` NULL: the user's. The workload must be filled. On failure `s->message` says why, here and
  * below. Close in any case. */
+ein_status session_failed(session *s, ein_status status, const char *line); /* keeps the line */
 ein_status session_open(session *s, workload *w, const char *machine, const char *cache_dir);
 void session_close(session *s);
 
 /* Compile, bind, and fill the states if these are new. `plan` NULL: search. */
 ein_status session_prepare(session *s, const char *plan, bool counting, prepared *out);
+/* Another graph over the same weights and states; nothing is bound. */
+ein_status session_compile(session *s, const ein_graph *g, const char *plan, bool counting, prepared *out);
 ein_status session_run(session *s, const prepared *p);
 void session_release(prepared *p);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers come from seeded.c by the leaf's name. A program for decoding gets its caches filled through the
- * public API: a second graph over the same states, whose only work is to append the cached rows. */
+/* Numbers come from the request, from a folder, or from seeded.c by the leaf's name. A program for decoding gets its
+ * caches filled through the public API: a second graph over the same states, whose only work is to append the cached
+ * rows. */
 #include "tools/workload.h"
 
 #include <math.h>
@@ -17,10 +18,111 @@ size_t workload_bytes(const graph *g, value v)
 
 const char *workload_rows_name(arena *a, const char *state) { return ein__arena_printf(a, "rows.%s", state); }
 
+int workload_output(const workload *w, const char *name)
+{
+    const graph *g = &w->graph->g;
+    for (int i = 0; i < g->outputs.n; i++) {
+        if (strcmp(g->outputs.items[i].name, name) == 0) return i;
+    }
+    return -1;
+}
+
+/* ---- names and types of stored weights ------------------------------------------------------------- */
+
+static const stored_tensor *find_stored(const checkpoint *c, const char *name)
+{
+    for (int i = 0; i < c->tensors.n; i++) {
+        if (strcmp(c->tensors.items[i].name, name) == 0) return &c->tensors.items[i];
+    }
+    return NULL;
+}
+
+static int is_stored(const void *user, const char *name) { return find_stored(user, name) != NULL; }
+
+static ein_status find_names(workload *w)
+{
+    const family *f = w->model.family;
+    w->names.prefix = f->prefixes[0];
+    if (w->model.folder == NULL) return EIN_OK;
+    TRY(ein__checkpoint_open(&w->arena, w->model.folder, &w->stored, &w->error));
+    w->names.stored = is_stored;
+    w->names.user = &w->stored;
+    for (int i = 0; f->probe != NULL && f->prefixes[i] != NULL; i++) {
+        const char *name = ein__arena_printf(&w->arena, "%s%s", f->prefixes[i], f->probe);
+        if (name == NULL) return EIN_NO_MEMORY;
+        if (!is_stored(&w->stored, name)) continue;
+        w->names.prefix = f->prefixes[i];
+        break;
+    }
+    return EIN_OK;
+}
+
+const stored_tensor *workload_stored(const workload *w, const char *name) { return find_stored(&w->stored, name); }
+
+/* Of the config's word, or of the first weight that is stored. */
+static ein_dtype trained_dtype(const workload *w)
+{
+    static const struct { const char *word; ein_dtype dtype; } words[] = {
+        {"float32", EIN_F32}, {"bfloat16", EIN_BF16}, {"float16", EIN_F16}, {"float64", EIN_F64}};
+    const graph *g = &w->graph->g;
+    for (int i = 0; i < g->leaves.n; i++) {
+        const stored_tensor *t = workload_stored(w, g->leaves.items[i].name);
+        if (g->leaves.items[i].kind == LEAF_PARAMETER && t != NULL) return t->dtype;
+    }
+    for (int i = 0; i < 4 && w->model.stored_dtype != NULL; i++) {
+        if (strcmp(words[i].word, w->model.stored_dtype) == 0) return words[i].dtype;
+    }
+    return 0;
+}
+
+static ein_status make_note(workload *w)
+{
+    ein_dtype trained = trained_dtype(w), used = w->model.use.dtype;
+    const char *word = trained != 0 ? ein__dtype_name(trained) : w->model.stored_dtype;
+    if (word == NULL || trained == used) return EIN_OK;
+    w->note = ein__arena_printf(&w->arena, "%s: its weights are %s: computed in %s", w->name, word, ein__dtype_name(used));
+    return w->note != NULL ? EIN_OK : EIN_NO_MEMORY;
+}
+
+/* ---- images ---------------------------------------------------------------------------------------- */
+
+static const char PIXELS[] = "pixel_values";
+
+/* How many images there are, the file says. */
+static ein_status open_image(workload *w)
+{
+    const char *path = w->request.input;
+    const vit *m = &w->model.vit;
+    if (path == NULL) return EIN_OK;
+    TRY(ein__checkpoint_open(&w->arena, path, &w->image, &w->error));
+    const stored_tensor *t = find_stored(&w->image, PIXELS);
+    const char *file = ein__arena_strdup(&w->arena, ein__excerpt_last(path, 80).s);
+    if (file == NULL) return EIN_NO_MEMORY;
+    if (t == NULL) return ein__fail(&w->error, EIN_INVALID, "%s: no tensor '%s'", file, PIXELS);
+    if (!ein__stored_readable(t) || !ein__dtype_is_float(t->dtype))
+        return ein__fail(&w->error, EIN_DTYPE, "%s: '%s' is %s, wanted numbers of a floating-point type", file, PIXELS, t->type);
+    if (t->rank != 4 || t->shape[0] < 1 || t->shape[1] != m->channels || t->shape[2] != m->image || t->shape[3] != m->image)
+        return ein__fail(&w->error, EIN_SHAPE, "%s: '%s' has %d dimensions or the wrong ones, wanted [n,%lld,%lld,%lld]", file,
+                         PIXELS, t->rank, (long long)m->channels, (long long)m->image, (long long)m->image);
+    w->model.use.batch = t->shape[0];
+    return EIN_OK;
+}
+
+static ein_status fill_image(workload *w, int i, const value_info *v, i64 n)
+{
+    const stored_tensor *t = find_stored(&w->image, PIXELS);
+    w->leaves[i] = ein__arena_get(&w->arena, (size_t)n, (size_t)ein__dtype_bytes(v->dtype));
+    if (w->leaves[i] == NULL) return EIN_NO_MEMORY;
+    ein__dtype_convert(v->dtype, w->leaves[i], t->dtype, t->data, n);
+    return EIN_OK;
+}
+
+/* ---- graphs ---------------------------------------------------------------------------------------- */
+
 static ein_status build(workload *w)
 {
     if (ein_graph_create(&w->graph) != EIN_OK) return EIN_NO_MEMORY;
-    ein_status status = model_build(&w->model, w->graph);
+    ein_status status = model_build(&w->model, &w->names, w->graph);
     if (status == EIN_OK) return status;
     return ein__fail(&w->error, status, "%s: %s", w->name, ein_graph_error(w->graph));
 }
@@ -46,58 +148,100 @@ static ein_status prime_state(workload *w, const leaf *l)
                             : ein__fail(&w->error, status, "filling %s: %s", l->name, ein_graph_error(g));
 }
 
-ein_status workload_open(workload *w, const char *source, progress *p)
+static ein_status open_workload(workload *w, const char *source)
+{
+    TRY(model_parse(&w->arena, source, &w->model, &w->error));
+    TRY(request_apply(&w->request, &w->model, &w->error));
+    TRY(find_names(w));
+    TRY(open_image(w));
+    TRY(build(w));
+    const graph *g = &w->graph->g;
+    for (int i = 0; w->model.use.cached > 0 && i < g->leaves.n; i++) {
+        if (g->leaves.items[i].kind == LEAF_STATE) TRY(prime_state(w, &g->leaves.items[i]));
+    }
+    return make_note(w);
+}
+
+ein_status workload_open(workload *w, const char *source, const request *r, progress *p)
 {
     memset(w, 0, sizeof *w);
     w->name = source;
     w->progress = p;
-    TRY(model_parse(&w->arena, source, &w->model, &w->error));
-    TRY(build(w));
-    const graph *g = &w->graph->g;
-    for (int i = 0; i < g->leaves.n; i++) {
-        if (g->leaves.items[i].kind == LEAF_STATE) TRY(prime_state(w, &g->leaves.items[i]));
-    }
-    return EIN_OK;
+    if (r != NULL) w->request = *r;
+    ein_status status = open_workload(w, source);
+    if (status != EIN_NO_MEMORY || w->error.line[0] != 0) return status;
+    return ein__fail(&w->error, status, "out of memory");
 }
 
-/* The cached rows, and the whole cache with those in front and zeros behind. */
+/* ---- data ------------------------------------------------------------------------------------------ */
+
+/* Normal numbers in the leaf's type. */
+static ein_status seeded(workload *w, const char *name, ein_dtype dtype, float mean, float deviation, i64 n, void **out)
+{
+    arena scratch = {0};
+    *out = ein__arena_get(&w->arena, (size_t)n, (size_t)ein__dtype_bytes(dtype));
+    if (*out == NULL) return EIN_NO_MEMORY;
+    float *numbers = dtype == EIN_F32 ? *out : ein__arena_get(&scratch, (size_t)n, sizeof *numbers);
+    if (numbers != NULL) seeded_normal(name, mean, deviation, n, numbers);
+    if (numbers != NULL && numbers != *out) ein__dtype_convert(dtype, *out, EIN_F32, numbers, n);
+    ein__arena_free(&scratch);
+    return numbers != NULL ? EIN_OK : EIN_NO_MEMORY;
+}
+
+/* The cached rows, and the whole state with those in front and zeros behind. */
 static ein_status fill_state(workload *w, int i)
 {
     const leaf *l = &w->graph->g.leaves.items[i];
     const value_info *v = &w->graph->g.values.items[l->value];
-    i64 blocks = v->shape[0] * v->shape[1], cached = w->model.use.cached * v->shape[3];
-    i64 whole = v->shape[2] * v->shape[3];
-    float *rows, *state;
-    NEW(&w->arena, rows, blocks * cached);
-    NEW(&w->arena, state, blocks * whole);
-    seeded_normal(l->name, 0, 1, blocks * cached, rows);
-    for (i64 b = 0; b < blocks; b++)
-        memcpy(state + b * whole, rows + b * cached, (size_t)cached * sizeof *rows);
-    w->rows[i] = rows;
+    i64 bytes = ein__dtype_bytes(v->dtype), blocks = v->shape[0] * v->shape[1];
+    i64 cached = w->model.use.cached * v->shape[3], whole = v->shape[2] * v->shape[3];
+    char *rows, *state;
+    NEW(&w->arena, state, blocks * whole * bytes);
     w->leaves[i] = state;
+    if (cached == 0) return EIN_OK;
+    TRY(seeded(w, l->name, v->dtype, 0, 1, blocks * cached, &w->rows[i]));
+    rows = w->rows[i];
+    for (i64 b = 0; b < blocks; b++)
+        memcpy(state + b * whole * bytes, rows + b * cached * bytes, (size_t)(cached * bytes));
     return EIN_OK;
+}
+
+static ein_status fill_integers(workload *w, int i, i64 n)
+{
+    const char *name = w->graph->g.leaves.items[i].name;
+    int32_t *numbers;
+    NEW(&w->arena, numbers, n);
+    w->leaves[i] = numbers;
+    if (strcmp(name, "positions") == 0) {
+        for (i64 k = 0; k < n; k++) numbers[k] = (int32_t)(w->model.use.cached + k);
+    } else if (w->request.tokens.n > 0) {
+        memcpy(numbers, w->request.tokens.items, (size_t)n * sizeof *numbers);
+    } else {
+        seeded_integers(name, (int32_t)w->model.sizes.vocabulary, n, numbers);
+    }
+    return EIN_OK;
+}
+
+/* Weights of norms are about 1: those that scale by 1 + weight, about 0. */
+static float mean_of(const workload *w, const leaf *l, const value_info *v)
+{
+    size_t n = strlen(l->name);
+    bool scales = l->kind == LEAF_PARAMETER && v->rank == 1 && n > 7 && strcmp(l->name + n - 7, ".weight") == 0;
+    return scales && !(w->model.family == &family_llama && w->model.llama.gemma) ? 1 : 0;
 }
 
 static ein_status fill_leaf(workload *w, int i)
 {
     const graph *g = &w->graph->g;
     const leaf *l = &g->leaves.items[i];
+    const value_info *v = &g->values.items[l->value];
     i64 n = ein__value_numel(g, l->value);
-    if (l->kind == LEAF_CONSTANT) return EIN_OK;
+    if (l->kind == LEAF_CONSTANT || (l->kind == LEAF_PARAMETER && w->model.folder != NULL)) return EIN_OK;
     if (l->kind == LEAF_STATE) return fill_state(w, i);
-    if (g->values.items[l->value].dtype == EIN_I32) {
-        int32_t *ids;
-        NEW(&w->arena, ids, n);
-        seeded_integers(l->name, (int32_t)w->model.llama.vocabulary, n, ids);
-        w->leaves[i] = ids;
-        return EIN_OK;
-    }
-    float *numbers;
-    NEW(&w->arena, numbers, n);
-    bool weight = l->kind == LEAF_PARAMETER, norm = weight && strstr(l->name, "norm") != NULL;
-    seeded_normal(l->name, norm ? 1.0f : 0.0f, weight ? 0.02f : 1.0f, n, numbers);
-    w->leaves[i] = numbers;
-    return EIN_OK;
+    if (v->dtype == EIN_I32) return fill_integers(w, i, n);
+    if (w->request.input != NULL && strcmp(l->name, PIXELS) == 0) return fill_image(w, i, v, n);
+    float deviation = l->kind == LEAF_PARAMETER ? 0.02f : 1.0f;
+    return seeded(w, l->name, v->dtype, mean_of(w, l, v), deviation, n, &w->leaves[i]);
 }
 
 static ein_status fill(workload *w)
@@ -125,66 +269,8 @@ void workload_close(workload *w)
 {
     ein_graph_free(w->graph);
     ein_graph_free(w->prime);
+    ein__checkpoint_close(&w->stored);
+    ein__checkpoint_close(&w->image);
     ein__arena_free(&w->arena);
     ein__error_reset(&w->error);
-}
-
-/* ---- check ----------------------------------------------------------------------------------------- */
-
-/* One stage each; that the evaluator names its ops is too much for a terminal. */
-static void report_f64(void *user, const char *stage, double fraction)
-{
-    (void)stage;
-    progress_report(user, "reference in f64", fraction);
-}
-
-static void report_f32(void *user, const char *stage, double fraction)
-{
-    (void)stage;
-    progress_report(user, "reference in f32", fraction);
-}
-
-static ein_status evaluate(workload *w, arena *a, double **f64, double **f32)
-{
-    const graph *g = &w->graph->g;
-    for (int i = 0; i < g->outputs.n; i++) {
-        NEW(a, f64[i], ein__value_numel(g, g->outputs.items[i].value));
-        NEW(a, f32[i], ein__value_numel(g, g->outputs.items[i].value));
-    }
-    reference_bindings b = {.leaves = (const void *const *)w->leaves,
-                            .scalars = w->scalars,
-                            .progress = report_f64,
-                            .progress_user = w->progress};
-    TRY(ein__reference_f64(g, &b, f64, &w->error));
-    b.progress = report_f32;
-    return ein__reference_f32(g, &b, f32, &w->error);
-}
-
-static ein_status check(workload *w, arena *a, void *const *outputs, verdict *out)
-{
-    const graph *g = &w->graph->g;
-    double **f64, **f32;
-    NEW(a, f64, g->outputs.n);
-    NEW(a, f32, g->outputs.n);
-    TRY(evaluate(w, a, f64, f32));
-    *out = (verdict){.ok = true};
-    for (int i = 0; i < g->outputs.n; i++) {
-        comparable how;
-        TRY(ein__comparable(g, g->outputs.items[i].value, &how));
-        comparison c = ein__compare(&how, outputs[i], f64[i], f32[i], ein__tolerance(how.precision));
-        /* A NaN must survive the maximum. */
-        if (!(c.norm_error <= out->error)) out->error = c.norm_error;
-        if (!(c.worst_row <= out->worst_row)) out->worst_row = c.worst_row;
-        out->ok = out->ok && c.ok;
-    }
-    return EIN_OK;
-}
-
-ein_status workload_check(workload *w, void *const *outputs, verdict *out)
-{
-    arena a = {0};
-    ein_status status = check(w, &a, outputs, out);
-    ein__arena_free(&a);
-    if (status == EIN_NO_MEMORY) ein__fail(&w->error, status, "%s: no memory to check the result", w->name);
-    return status;
 }

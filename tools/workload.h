@@ -5,26 +5,32 @@
 
 #include "core/graph/graph.h"
 #include "core/reference/reference.h"
+#include "core/weights/checkpoint.h"
 #include "tools/model.h"
 #include "tools/progress.h"
+#include "tools/request.h"
 
 typedef struct workload {
     arena arena;
     error error;
     const char *name; /* the MODEL string */
     model model;
+    request request;
+    checkpoint stored; /* the weights of the model's folder, if it has any; placed from there, not by `leaves` */
+    checkpoint image;  /* of the request's input */
+    naming names;
+    const char *note; /* what a user should know; NULL: nothing */
     ein_graph *graph;
-    ein_graph *prime; /* writes the cached rows of all states; NULL: the graph has no states */
-    /* Per leaf of the graph; NULL for constants. A state's data is its content once primed, and `rows` the
-     * part that the prime graph writes. */
-    void **leaves;
-    float **rows;
+    ein_graph *prime; /* writes the cached rows of all states; NULL: there are none */
+    /* Per leaf of the graph; NULL for constants and for stored weights. A state's data is its content once primed,
+     * and `rows` the part that the prime graph writes. */
+    void **leaves, **rows;
     i64 *scalars;
     progress *progress;
 } workload;
 
-/* Parse and build. On failure `w->error` says why. Close in any case. */
-ein_status workload_open(workload *w, const char *source, progress *p);
+/* Parse and build; `r` NULL: nothing is asked beside the MODEL. On failure `w->error` says why. Close in any case. */
+ein_status workload_open(workload *w, const char *source, const request *r, progress *p);
 ein_status workload_fill(workload *w);
 void workload_close(workload *w);
 
@@ -32,9 +38,14 @@ void workload_close(workload *w);
 size_t workload_bytes(const graph *g, value v);
 /* Name of the prime graph's input for a state. */
 const char *workload_rows_name(arena *a, const char *state);
+/* NULL: the folder has no such weight. */
+const stored_tensor *workload_stored(const workload *w, const char *name);
+/* Which output has the name; -1: none. */
+int workload_output(const workload *w, const char *name);
 
 typedef struct verdict {
     double error, worst_row;
+    double tolerance; /* of the error */
     bool ok;
 } verdict;
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the op files share: the frame of a public call, and the steps from a call to a node. What builds for the
- * public ein_softmax is ein__op_softmax (ops.h says how the two hang together); its body is
+/* What the op files share: the frame of a public call, and the steps from a call to a node. A public call is
  *
  *     if (!ein__call_begin(g, "softmax", 1, &x)) return (ein_tensor){0};
  *     value out = -1;
@@ -11,7 +10,6 @@
 #define CORE_GRAPH_BUILDER_H
 
 #include "core/graph/graph.h"
-#include "core/graph/ops.h"
 
 enum { MAX_CALL_OPERANDS = 32 };
 

@@ -5,24 +5,45 @@
 #include "tests/fuzz/fuzz.h"
 #include "tools/model.h"
 
-static void check_sizes(const llama *m, i64 positions)
+enum { MOST = 1 << 24 };
+
+static void check_sizes(const model *m)
 {
-    const i64 sizes[] = {m->hidden, m->heads, m->kv_heads, m->head_size, m->ffn, m->layers, m->vocabulary, positions};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) PROMISE(sizes[i] >= 1 && sizes[i] <= 1 << 24);
-    PROMISE(m->heads % m->kv_heads == 0 && m->head_size % 2 == 0);
-    PROMISE(m->theta > 0 && isfinite(m->theta) && m->eps > 0 && isfinite(m->eps));
-    if (m->scaling.on) PROMISE(m->scaling.factor > 0 && m->scaling.high_frequency > m->scaling.low_frequency);
+    const sizes *s = &m->sizes;
+    const i64 all[] = {s->hidden, s->heads, s->kv_heads, s->head_size, s->layers};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) PROMISE(all[i] >= 1 && all[i] <= MOST);
+    PROMISE(s->ffn >= 1 && s->ffn <= 4ll * MOST && s->heads % s->kv_heads == 0 && s->eps > 0 && isfinite(s->eps));
+    if (m->family->reads_ids) PROMISE(s->vocabulary >= 1 && s->vocabulary <= MOST && s->positions >= 1 && s->positions <= MOST);
 }
 
-static void build(llama m)
+static void check_llama(const sizes *s, const llama *m)
 {
+    PROMISE(s->head_size % 2 == 0 && m->theta > 0 && isfinite(m->theta) && m->scale >= 0);
+    if (m->scaling != ROPE_PLAIN) PROMISE(m->factor > 0);
+    if (m->scaling == ROPE_LLAMA3) PROMISE(m->high_frequency > m->low_frequency);
+    PROMISE(m->window >= 0 && m->window <= MOST && m->window_first >= 0 && m->window_period >= 1);
+}
+
+static void check_vit(const vit *m)
+{
+    PROMISE(m->image >= m->patch && m->image % m->patch == 0 && m->channels >= 1 && m->classes >= 0);
+}
+
+static void build(model m)
+{
+    const sizes *s = &m.sizes;
     ein_graph *g = NULL;
-    m.layers = 1;
-    if (m.hidden > 512 || m.ffn > 512 || m.vocabulary > 512 || m.heads > 64 || m.head_size > 64) return;
+    m.sizes.layers = 1;
+    if (s->hidden > 512 || s->ffn > 512 || s->vocabulary > 512 || s->heads > 64 || s->head_size > 64) return;
+    if (m.family == &family_vit && (m.vit.image > 64 || m.vit.channels > 8 || m.vit.classes > 512)) return;
+    if (m.family->reads_ids && s->positions < 5) return;
+    bool cached = m.family->generates;
+    m.use = (model_use){
+        .batch = 1, .seq = 2, .cached = cached ? 3 : 0, .capacity = cached ? 5 : 0, .head = 1, .dtype = EIN_F32};
     PROMISE(ein_graph_create(&g) == EIN_OK);
-    llama_build(g, &m, &(llama_use){.batch = 1, .seq = 2, .cached = 3, .head = 1});
-    if (ein_graph_status(g) != EIN_OK) fprintf(stderr, "%s\n", ein_graph_error(g));
-    PROMISE(ein_graph_status(g) == EIN_OK);
+    ein_status status = model_build(&m, &(naming){.prefix = m.family->prefixes[0]}, g);
+    if (status != EIN_OK) fprintf(stderr, "%s\n", ein_graph_error(g));
+    PROMISE(status == EIN_OK);
     ein_graph_free(g);
 }
 
@@ -31,15 +52,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     char *copy = exact_copy(bytes, n);
     arena a = {NULL};
     error e = {0};
-    llama m;
-    i64 positions = 0;
-    const char *note = NULL;
-    ein_status s = config_parse(&a, "file", copy, n, &m, &positions, &note, &e);
+    model m = {0};
+    ein_status s = config_parse(&a, "file", copy, n, &m, &e);
     PROMISE(s == EIN_OK || s == EIN_INVALID || s == EIN_UNSUPPORTED);
     if (s != EIN_OK) promise_line(e.line);
-    else check_sizes(&m, positions);
-    if (note != NULL) promise_line(note);
-    if (s == EIN_OK) build(m);
+    if (m.stored_dtype != NULL) promise_line(m.stored_dtype);
+    if (s == EIN_OK) {
+        check_sizes(&m);
+        if (m.family == &family_llama) check_llama(&m.sizes, &m.llama);
+        if (m.family == &family_vit) check_vit(&m.vit);
+        build(m);
+    }
     ein__arena_free(&a);
     free(copy);
     return 0;

@@ -12,7 +12,7 @@
 
 #include "tools/args.h"
 
-static const char TAKES[] = "devices machine target json repeat plan";
+static const char TAKES[] = "devices machine target json repeat plan tokens-file generate stop-at-eos";
 
 /* What the last call wrote to stderr. */
 static char said[1024];
@@ -58,9 +58,12 @@ static void test_accepts(void **state)
     assert_string_equal(said, "");
     assert_string_equal(a.words[0], "mlp");
     assert_true(a.devices == 4 && a.json && a.repeat == 7 && !a.check && a.machine == NULL);
+    assert_int_equal(parse("mlp --tokens-file a.txt --generate 32 --stop-at-eos", &a), EXIT_DONE);
+    assert_string_equal(a.tokens_file, "a.txt");
+    assert_true(a.tokens == NULL && a.generate == 32 && a.stop_at_eos);
     assert_int_equal(parse("--machine dgx-1:0,1 mlp", &a), EXIT_DONE);
     assert_string_equal(a.machine, "dgx-1:0,1");
-    assert_true(a.devices == 0 && a.repeat == 5 && a.n_words == 1);
+    assert_true(a.devices == 0 && a.repeat == 0 && a.n_words == 1);
 }
 
 static void test_refuses(void **state)
@@ -77,6 +80,8 @@ static void test_refuses(void **state)
     refuse("mlp --devices four", "--devices four");
     refuse("mlp --devices 4x", "--devices 4x");
     refuse("mlp --repeat -1", "--repeat -1");
+    refuse("mlp --tokens 1", "--tokens (");
+    refuse("mlp --generate 0", "--generate 0");
     refuse("mlp --json=1", "--json takes no value");
     refuse("mlp --", "unknown option --");
 }

@@ -23,12 +23,12 @@
 typedef int (*command)(int argc, char **argv);
 
 static const char TINY[] = "llama3-8b:layers=3,batch=2,seq=6,hidden=256";
-static char cache_dir[128], plan_file[160];
+static char cache_dir[128], plan_file[160], output_file[160];
 
 /* Runs a command on the words of `line`; its lines of standard output as an array of JSON values. */
 static json_t *run(command c, const char *line, int want)
 {
-    char words[256], *argv[16];
+    char words[512], *argv[24];
     int n = 0;
     snprintf(words, sizeof words, "%s", line);
     for (char *w = strtok(words, " "); w != NULL; w = strtok(NULL, " ")) argv[n++] = w;
@@ -120,6 +120,10 @@ static void test_run_models(void **state)
         {"llama-7b:layers=1,seq=5,hidden=64,head=1", 2},
         {"mlp:batch=24,layers=4,hidden=48", 5},
         {"matmul:m=17,n=19,k=23", 2},
+        {"moe:hidden=128,seq=12", 3},
+        {"minilm:layers=1,hidden=48,seq=9,batch=2", 3},
+        {"vit-b16:layers=1,hidden=24", 2},
+        {"gpt2:layers=1,hidden=24,seq=2,cached=5", 2},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         char line[160];
@@ -130,6 +134,95 @@ static void test_run_models(void **state)
         expect_right(json_array_get(rows, 0), cases[i].model, cases[i].devices);
         json_decref(rows);
     }
+}
+
+static stored_tensor find_output(arena *a, checkpoint *c, const char *name)
+{
+    error e = {0};
+    if (ein__checkpoint_open(a, output_file, c, &e) != EIN_OK) fail_msg("%s", e.line);
+    assert_int_equal(c->tensors.n, 1);
+    assert_string_equal(c->tensors.items[0].name, name);
+    return c->tensors.items[0];
+}
+
+/* The file has the logits in f32, whatever they were computed in, and they say the first token. */
+static void test_prompt(void **state)
+{
+    (void)state;
+    char line[512];
+    arena a = {0};
+    checkpoint c = {0};
+    snprintf(line, sizeof line,
+             "gpt2:layers=1,hidden=24 --devices 2 --json --check --repeat 1 --dtype bf16 --tokens 5,50256,7 --generate 3 "
+             "--output %s",
+             output_file);
+    json_t *rows = run(command_run, line, EXIT_DONE);
+    const json_t *row = json_array_get(rows, 0), *made = json_object_get(row, "generated");
+    assert_int_equal(integer(row, "searches"), 2);
+    assert_int_equal(json_array_size(made), 3);
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(row, "tokens"), 1)), 50256);
+    assert_string_equal(string(row, "output"), "logits");
+    assert_string_equal(string(row, "dtype"), "bf16");
+    assert_true(number(row, "max_rel_error") > 1e-5 && number(row, "token_ms") > 0);
+    stored_tensor t = find_output(&a, &c, "logits");
+    assert_true(t.rank == 2 && t.shape[0] == 3 && t.shape[1] == 50257 && t.dtype == EIN_F32);
+    i64 best = 0;
+    for (i64 i = 1; i < t.shape[1]; i++) {
+        const char *last = (const char *)t.data + 2 * t.shape[1] * 4;
+        if (ein__dtype_read(EIN_F32, last + 4 * i) > ein__dtype_read(EIN_F32, last + 4 * best)) best = i;
+    }
+    assert_int_equal(json_integer_value(json_array_get(made, 0)), best);
+    ein__checkpoint_close(&c);
+    ein__arena_free(&a);
+    json_decref(rows);
+}
+
+static void test_embedding(void **state)
+{
+    (void)state;
+    char line[512];
+    arena a = {0};
+    checkpoint c = {0};
+    FILE *f = fopen(plan_file, "w");
+    assert_non_null(f);
+    assert_true(fputs("101, 7592\n102\n", f) >= 0);
+    assert_int_equal(fclose(f), 0);
+    snprintf(line, sizeof line, "minilm:layers=1,hidden=24 --devices 2 --json --repeat 1 --tokens-file %s --output %s", plan_file,
+             output_file);
+    json_t *rows = run(command_run, line, EXIT_DONE);
+    const json_t *list = json_object_get(json_array_get(rows, 0), "embedding");
+    stored_tensor t = find_output(&a, &c, "embedding");
+    double square = 0;
+    assert_int_equal(json_array_size(list), 24);
+    assert_true(t.rank == 1 && t.shape[0] == 24);
+    for (size_t i = 0; i < 24; i++) {
+        double x = json_number_value(json_array_get(list, i)), stored = ein__dtype_read(EIN_F32, (const char *)t.data + 4 * i);
+        assert_float_equal(x, stored, 1e-6);
+        square += x * x;
+    }
+    assert_float_equal(square, 1, 1e-5);
+    ein__checkpoint_close(&c);
+    ein__arena_free(&a);
+    json_decref(rows);
+}
+
+static void test_prompt_refusals(void **state)
+{
+    (void)state;
+    expect_code(command_run, "gpt2:hidden=24 --tokens 1,x", EXIT_USAGE);
+    expect_code(command_run, "gpt2:hidden=24 --tokens ,", EXIT_USAGE);
+    expect_code(command_run, "gpt2:hidden=24 --tokens -1", EXIT_USAGE);
+    expect_code(command_run, "gpt2:hidden=24 --tokens 1 --tokens-file x", EXIT_USAGE);
+    expect_code(command_run, "gpt2:hidden=24 --tokens-file /no/such/file", EXIT_USAGE);
+    expect_code(command_run, "gpt2:hidden=24 --tokens 50257", EXIT_USAGE);
+    expect_code(command_run, "gpt2:hidden=24,batch=2 --tokens 1", EXIT_USAGE);
+    expect_code(command_run, "gpt2:hidden=24 --tokens 1 --stop-at-eos", EXIT_USAGE);
+    expect_code(command_run, "gpt2:hidden=24 --tokens 1 --generate 1024", EXIT_USAGE);
+    expect_code(command_run, "gpt2:hidden=24 --tokens 1 --generate 2 --stop-at-eos", EXIT_USAGE); /* it has no files */
+    expect_code(command_run, "minilm:hidden=24 --tokens 1 --generate 1", EXIT_USAGE);
+    expect_code(command_run, "mlp:hidden=8 --tokens 1", EXIT_USAGE);
+    expect_code(command_run, "mlp:hidden=8 --dtype f8", EXIT_USAGE);
+    expect_code(command_run, "mlp:hidden=8 --input x", EXIT_USAGE);
 }
 
 static void test_explain_and_forced_plan(void **state)
@@ -199,7 +292,7 @@ static void test_ops(void **state)
         if (strcmp(op, "neg") == 0) found += strcmp(string(row, "dtypes"), "f32 f64 bf16 f16 i8 i32 i64") == 0;
         if (strcmp(op, "embedding") == 0) found += strcmp(string(row, "dtypes"), "i32 i64") == 0;
     }
-    assert_int_equal(i, 95);
+    assert_int_equal(i, 94);
     assert_int_equal(found, 6);
     json_decref(rows);
 }
@@ -244,7 +337,7 @@ static void test_check_sees_errors(void **state)
     (void)state;
     workload w;
     progress p = {.on = false};
-    assert_int_equal(workload_open(&w, "matmul:m=8,n=8,k=8", &p), EIN_OK);
+    assert_int_equal(workload_open(&w, "matmul:m=8,n=8,k=8", NULL, &p), EIN_OK);
     assert_int_equal(workload_fill(&w), EIN_OK);
     const float *a = NULL, *b = NULL;
     for (int i = 0; i < w.graph->g.leaves.n; i++) {
@@ -275,6 +368,7 @@ static int begin(void **state)
     (void)state;
     if (!temporary_make(cache_dir, sizeof cache_dir)) return -1;
     snprintf(plan_file, sizeof plan_file, "%s.plan", cache_dir);
+    snprintf(output_file, sizeof output_file, "%s.safetensors", cache_dir);
     return setenv("EIN_CACHE_DIR", cache_dir, 1);
 }
 
@@ -282,6 +376,7 @@ static int end(void **state)
 {
     (void)state;
     unlink(plan_file);
+    unlink(output_file);
     temporary_remove(cache_dir);
     return ein__alloc_live() == 0 ? 0 : -1;
 }
@@ -291,6 +386,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_run_cold_and_cached),
         cmocka_unit_test(test_run_models),
+        cmocka_unit_test(test_prompt),
+        cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_prompt_refusals),
         cmocka_unit_test(test_explain_and_forced_plan),
         cmocka_unit_test(test_explain_preset),
         cmocka_unit_test(test_ops),
