@@ -96,6 +96,12 @@ static ein_tensor make_rope(ein_graph *g, ein_dtype d)
     ein_rope_tables(g, 8, 8, 1e4, &cosine, &sine);
     return ein_rope(g, heads(g, d, "x", 4), cosine, sine, ein_scalar_input(g, "position"));
 }
+static ein_tensor make_rope_interleaved(ein_graph *g, ein_dtype d)
+{
+    ein_tensor cosine, sine;
+    ein_rope_tables(g, 8, 8, 1e4, &cosine, &sine);
+    return ein_rope_interleaved(g, heads(g, d, "x", 4), cosine, sine, ein_scalar_input(g, "position"));
+}
 static ein_tensor make_attention(ein_graph *g, ein_dtype d)
 {
     return ein_scaled_dot_product_attention(g, heads(g, d, "q", 4), heads(g, d, "k", 2), heads(g, d, "v", 2),
@@ -241,6 +247,7 @@ static const struct op {
     {"group_norm", make_group_norm},
     {"batch_norm", make_batch_norm},
     {"rope", make_rope},
+    {"rope_interleaved", make_rope_interleaved},
     {"scaled_dot_product_attention", make_attention},
     {"scaled_dot_product_attention_partial", make_attention_partial},
     {"embedding", make_embedding},

@@ -406,17 +406,17 @@ static ein_tensor named(ein_graph *g, leaf_kind kind, const char *name, ein_dtyp
     return ein__call_end(g, kind_names[kind], add_named(&g->g, kind, name, dtype, rank, shape), &v);
 }
 
-ein_tensor ein_input(ein_graph *g, const char *name, ein_dtype dtype, int rank, const int64_t *shape)
+ein_tensor ein__op_input(ein_graph *g, const char *name, ein_dtype dtype, int rank, const int64_t *shape)
 {
     return named(g, LEAF_INPUT, name, dtype, rank, shape);
 }
 
-ein_tensor ein_parameter(ein_graph *g, const char *name, ein_dtype dtype, int rank, const int64_t *shape)
+ein_tensor ein__op_parameter(ein_graph *g, const char *name, ein_dtype dtype, int rank, const int64_t *shape)
 {
     return named(g, LEAF_PARAMETER, name, dtype, rank, shape);
 }
 
-ein_tensor ein_state_tensor(ein_graph *g, const char *name, ein_dtype dtype, int rank, const int64_t *shape)
+ein_tensor ein__op_state_tensor(ein_graph *g, const char *name, ein_dtype dtype, int rank, const int64_t *shape)
 {
     return named(g, LEAF_STATE, name, dtype, rank, shape);
 }
@@ -465,7 +465,7 @@ static ein_status add_constant(graph *g, ein_dtype dtype, int rank, const int64_
     return ein__constant_add(g, dtype, &d, data, out);
 }
 
-ein_tensor ein_constant(ein_graph *g, ein_dtype dtype, int rank, const int64_t *shape, const void *data)
+ein_tensor ein__op_constant(ein_graph *g, ein_dtype dtype, int rank, const int64_t *shape, const void *data)
 {
     if (g == NULL || g->g.error.status != EIN_OK) return (ein_tensor){0};
     value out = -1;
@@ -483,7 +483,7 @@ static ein_status add_scalar(graph *g, const char *name)
     return EIN_OK;
 }
 
-ein_scalar ein_scalar_input(ein_graph *g, const char *name)
+ein_scalar ein__op_scalar_input(ein_graph *g, const char *name)
 {
     if (g == NULL || g->g.error.status != EIN_OK) return (ein_scalar){0};
     value index = g->g.scalars.n;
@@ -504,7 +504,7 @@ static ein_status add_output(graph *g, const char *name, ein_tensor x)
     return EIN_OK;
 }
 
-void ein_output(ein_graph *g, const char *name, ein_tensor x)
+void ein__op_output(ein_graph *g, const char *name, ein_tensor x)
 {
     if (g == NULL || g->g.error.status != EIN_OK) return;
     ein__call_end(g, "output", add_output(&g->g, name, x), &(value){0});

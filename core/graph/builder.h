@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the op files share: the frame of a public call, and the steps from a call to a node. A public call is
+/* What the op files share: the frame of a public call, and the steps from a call to a node. What builds for the
+ * public ein_softmax is ein__op_softmax (ops.h says how the two hang together); its body is
  *
  *     if (!ein__call_begin(g, "softmax", 1, &x)) return (ein_tensor){0};
  *     value out = -1;
@@ -10,6 +11,7 @@
 #define CORE_GRAPH_BUILDER_H
 
 #include "core/graph/graph.h"
+#include "core/graph/ops.h"
 
 enum { MAX_CALL_OPERANDS = 32 };
 

@@ -122,9 +122,13 @@ typedef struct output { const char *name; value value; } output;
 /* The largest value a run-time scalar may take: `rows` at scalar must stay inside `extent`. */
 typedef struct scalar_bound { int scalar; i64 rows, extent; const char *what; } scalar_bound;
 
+struct call; /* calls.h */
+
 typedef struct graph {
     arena arena;
     error error; /* the first one */
+    struct { int n, room; struct call *items; } calls; /* the public calls that built it, in order */
+    const char *weights; /* of a graph file; or NULL */
     struct { int n, room; value_info *items; } values;
     struct { int n, room; leaf *items; } leaves;
     struct { int n, room; node *items; } nodes;

@@ -60,7 +60,7 @@ static ein_status add_append(graph *g, const value *operands, int axis, ein_scal
     return ein__node_add(g, &op, &state, NULL, out);
 }
 
-ein_tensor ein_state_append(ein_graph *g, ein_tensor state, ein_tensor rows, int axis, ein_scalar position)
+ein_tensor ein__op_state_append(ein_graph *g, ein_tensor state, ein_tensor rows, int axis, ein_scalar position)
 {
     if (!ein__call_begin(g, "state_append", 2, (ein_tensor[]){state, rows})) return (ein_tensor){0};
     value operands[] = {ein__value(state), ein__value(rows)}, out = -1;

@@ -179,7 +179,7 @@ static bool begin_attention(ein_graph *g, const ein_tensor *qkv, const ein_atten
     return true;
 }
 
-ein_tensor ein_scaled_dot_product_attention(ein_graph *g, ein_tensor q, ein_tensor k, ein_tensor v,
+ein_tensor ein__op_scaled_dot_product_attention(ein_graph *g, ein_tensor q, ein_tensor k, ein_tensor v,
                                             const ein_attention_options *options)
 {
     attention_call c;
@@ -188,8 +188,8 @@ ein_tensor ein_scaled_dot_product_attention(ein_graph *g, ein_tensor q, ein_tens
     return ein__call_end(g, attention_name, add_attention(&g->g, &c, false, &out), &out);
 }
 
-void ein_scaled_dot_product_attention_partial(ein_graph *g, ein_tensor q, ein_tensor k, ein_tensor v,
-                                              const ein_attention_options *options, ein_tensor out[3])
+void ein__op_scaled_dot_product_attention_partial(ein_graph *g, ein_tensor q, ein_tensor k, ein_tensor v,
+                                              const ein_attention_options *options, ein_tensor *out)
 {
     attention_call c;
     value r[3] = {-1, -1, -1};

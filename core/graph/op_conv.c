@@ -59,48 +59,30 @@ static ein_status make_conv(graph *g, conv *c, const value *operands, int n_oper
     return EIN_OK;
 }
 
-/* Windows side by side: x [n, c, oh, r, ow, s] as [n, oh, ow, c, r, s], so that what is summed lies in a row and a
- * matrix product can do it. */
-static bool makes_patches(const conv *c)
-{
-    i64 places = 1;
-    bool tiles = c->groups == 1;
-    for (int i = 0; i < c->n; i++) {
-        places *= c->w[i].kernel;
-        tiles = tiles && ein__window_tiles(&c->w[i]);
-    }
-    return tiles && places > 1;
-}
-
-static ein_status add_patches(graph *g, const conv *c, value *x)
-{
-    dims split = {.rank = 2, .at = {c->batch, c->in}};
-    int order[EIN_MAX_RANK] = {0}, at = 1;
-    for (int i = 0; i < c->n; i++) {
-        order[at++] = split.rank;
-        split.at[split.rank++] = c->w[i].out;
-        split.at[split.rank++] = c->w[i].kernel;
-    }
-    order[at++] = 1;
-    for (int i = 0; i < c->n; i++) order[at++] = 3 + 2 * i;
-    TRY(ein__reshape_add(g, c->patches_name, *x, &split, x));
-    return ein__permute_add(g, c->patches_name, *x, order, x);
-}
-
 typedef struct conv_labels { int batch, group, out, windows[2], in, places[2]; } conv_labels;
+
+static void add_windows(const conv *c, spec *s, conv_labels *l)
+{
+    static const char *const names[] = {"oh", "ow"};
+    for (int i = 0; i < c->n; i++) l->windows[i] = ein__label_add(s, names[2 - c->n + i], c->w[i].out);
+}
+
+/* A dimension with one place in a window has no label for it. */
+static void add_places(const conv *c, spec *s, conv_labels *l)
+{
+    static const char *const names[] = {"r", "s"};
+    for (int i = 0; i < c->n; i++)
+        l->places[i] = c->w[i].kernel == 1 ? -1 : ein__label_add(s, names[2 - c->n + i], c->w[i].kernel);
+}
 
 static conv_labels add_labels(const conv *c, spec *s)
 {
-    static const char *const windows[] = {"oh", "ow"}, *const places[] = {"r", "s"};
     conv_labels l = {.batch = ein__label_add(s, "n", c->batch), .group = -1};
     if (c->groups > 1) l.group = ein__label_add(s, "g", c->groups);
     l.out = ein__label_add(s, "o", c->out);
-    for (int i = 0; i < c->n; i++) l.windows[i] = ein__label_add(s, windows[2 - c->n + i], c->w[i].out);
+    add_windows(c, s, &l);
     l.in = ein__label_add(s, "c", c->in);
-    for (int i = 0; i < c->n; i++) {
-        bool one = c->w[i].kernel == 1;
-        l.places[i] = one ? -1 : ein__label_add(s, places[2 - c->n + i], c->w[i].kernel);
-    }
+    add_places(c, s, &l);
     return l;
 }
 
@@ -109,17 +91,59 @@ static void add_label(const spec *s, index_map *m, int l)
     if (l >= 0) ein__term_label(s, m, l);
 }
 
-static void add_terms(const conv *c, spec *s, const conv_labels *l, bool patches)
+/* x by its windows, or moved into patches. */
+static void add_image(const conv *c, const spec *s, index_map *x, const conv_labels *l, bool patches)
 {
-    index_map *x = &s->operands[0], *w = &s->operands[1], *y = &s->results[0];
     add_label(s, x, l->batch);
     add_label(s, x, l->group);
-    if (patches) ein__term_labels(s, x, l->windows[0], c->n);
     add_label(s, x, l->in);
     for (int i = 0; i < c->n; i++) {
         if (patches) add_label(s, x, l->places[i]);
         else ein__window_terms(s, x, &c->w[i], l->windows[i], l->places[i]);
     }
+    if (patches) ein__term_labels(s, x, l->windows[0], c->n);
+}
+
+/* Patches, [n, g, c, r, s, oh, ow], put what is summed into one dimension, so that a matrix product can do it. That pays
+ * for the move unless products are small, or no library does them, or windows that overlap make the patches large. */
+static bool makes_patches(const conv *c, ein_dtype dtype)
+{
+    const i64 most = (i64)1 << 25; /* elements */
+    i64 places = 1, windows = 1;
+    bool tiles = true;
+    for (int i = 0; i < c->n; i++) {
+        places *= c->w[i].kernel;
+        windows *= c->w[i].out;
+        tiles = tiles && ein__window_tiles(&c->w[i]);
+    }
+    i64 depth = c->in * places, all = c->batch * c->groups * windows;
+    if (places == 1 || depth < 16 || c->out < 8 || dtype == EIN_F64) return false;
+    return tiles || (all <= most && all * depth <= most);
+}
+
+static ein_status add_patches(graph *g, const conv *c, value *x)
+{
+    node op;
+    dims result = {0};
+    TRY(ein__node_start(g, &op, OP_MOVE, c->patches_name, 1, x));
+    spec *s = &op.spec;
+    conv_labels l = {.batch = ein__label_add(s, "n", c->batch), .group = -1, .places = {-1, -1}};
+    if (c->groups > 1) l.group = ein__label_add(s, "g", c->groups);
+    l.in = ein__label_add(s, "c", c->in);
+    add_places(c, s, &l);
+    add_windows(c, s, &l);
+    add_image(c, s, &s->operands[0], &l, false);
+    for (int i = 0; i < s->n_labels; i++) {
+        result.at[result.rank++] = s->labels[i].extent;
+        ein__term_label(s, &s->results[0], i);
+    }
+    return ein__node_add(g, &op, &result, NULL, x);
+}
+
+static void add_terms(const conv *c, spec *s, const conv_labels *l, bool patches)
+{
+    index_map *w = &s->operands[1], *y = &s->results[0];
+    add_image(c, s, &s->operands[0], l, patches);
     add_label(s, w, l->group);
     add_label(s, w, l->out);
     add_label(s, w, l->in);
@@ -168,7 +192,7 @@ static ein_status add_conv(graph *g, conv *c, const value *operands, int n_opera
     value x = operands[0];
     TRY(make_conv(g, c, operands, n_operands, options));
     TRY(ein__windows_pad(g, c->name, x, c->n, c->w, 0, &x));
-    bool patches = makes_patches(c);
+    bool patches = makes_patches(c, g->values.items[x].dtype);
     if (patches) TRY(add_patches(g, c, &x));
     TRY(add_product(g, c, (value[]){x, operands[1]}, patches, out));
     return n_operands > 2 ? add_bias(g, c, operands[2], out) : EIN_OK;
@@ -184,13 +208,13 @@ static ein_tensor call_conv(ein_graph *g, conv c, ein_tensor x, ein_tensor weigh
     return ein__call_end(g, c.name, add_conv(&g->g, &c, v, n, options, &out), &out);
 }
 
-ein_tensor ein_conv1d(ein_graph *g, ein_tensor x, ein_tensor weight, ein_tensor bias, const ein_conv_options *options)
+ein_tensor ein__op_conv1d(ein_graph *g, ein_tensor x, ein_tensor weight, ein_tensor bias, const ein_conv_options *options)
 {
     conv c = {.name = "conv1d", .bias_name = "conv1d bias", .patches_name = "conv1d patches", .n = 1};
     return call_conv(g, c, x, weight, bias, options);
 }
 
-ein_tensor ein_conv2d(ein_graph *g, ein_tensor x, ein_tensor weight, ein_tensor bias, const ein_conv_options *options)
+ein_tensor ein__op_conv2d(ein_graph *g, ein_tensor x, ein_tensor weight, ein_tensor bias, const ein_conv_options *options)
 {
     conv c = {.name = "conv2d", .bias_name = "conv2d bias", .patches_name = "conv2d patches", .n = 2};
     return call_conv(g, c, x, weight, bias, options);

@@ -303,7 +303,7 @@ static ein_status add_custom(graph *g, custom *c, const value *operands, value *
     REFUSE(EIN_INVALID, "%s: %.150s", c->name, found.line);
 }
 
-void ein_custom(ein_graph *g, const ein_op *op, const ein_tensor *operands, ein_tensor *out)
+void ein__op_custom(ein_graph *g, const ein_op *op, const ein_tensor *operands, ein_tensor *out)
 {
     custom c;
     memset(&c, 0, sizeof c);

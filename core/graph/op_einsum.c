@@ -248,7 +248,7 @@ static ein_status add_einsum(graph *g, const char *source, int n, const value *o
     return add_equation(g, &q, operands, out);
 }
 
-ein_tensor ein_einsum(ein_graph *g, const char *source, int n, const ein_tensor *operands)
+ein_tensor ein__op_einsum(ein_graph *g, const char *source, int n, const ein_tensor *operands)
 {
     if (!ein__call_begin(g, "einsum", n, operands)) return (ein_tensor){0};
     value v[MAX_CALL_OPERANDS], out = -1;
@@ -302,7 +302,7 @@ static ein_status add_matmul(graph *g, const value *operands, value *out)
     return add_product(g, &op, &result, out);
 }
 
-ein_tensor ein_matmul(ein_graph *g, ein_tensor a, ein_tensor b)
+ein_tensor ein__op_matmul(ein_graph *g, ein_tensor a, ein_tensor b)
 {
     if (!ein__call_begin(g, "matmul", 2, (ein_tensor[]){a, b})) return (ein_tensor){0};
     value out = -1;
@@ -366,7 +366,7 @@ static ein_status add_linear(graph *g, const value *operands, value *out)
     return bias >= 0 ? add_bias(g, w.at[0], bias, out) : EIN_OK;
 }
 
-ein_tensor ein_linear(ein_graph *g, ein_tensor x, ein_tensor weight, ein_tensor bias)
+ein_tensor ein__op_linear(ein_graph *g, ein_tensor x, ein_tensor weight, ein_tensor bias)
 {
     ein_tensor operands[] = {x, weight, bias};
     if (!ein__call_begin(g, "linear", bias.id != 0 ? 3 : 2, operands)) return (ein_tensor){0};

@@ -68,7 +68,7 @@ static ein_status add_embedding(graph *g, const value *operands, value *out)
     return end_gather(g, &op, &result, out);
 }
 
-ein_tensor ein_embedding(ein_graph *g, ein_tensor ids, ein_tensor table)
+ein_tensor ein__op_embedding(ein_graph *g, ein_tensor ids, ein_tensor table)
 {
     if (!ein__call_begin(g, "embedding", 2, (ein_tensor[]){ids, table})) return (ein_tensor){0};
     value out = -1;
@@ -109,7 +109,7 @@ static ein_status add_index_select(graph *g, value x, int axis, value ids, value
     return add_gather(g, "index_select", (value[]){ids, x}, axis, false, ein__value_numel(g, ids), out);
 }
 
-ein_tensor ein_index_select(ein_graph *g, ein_tensor x, int axis, ein_tensor ids)
+ein_tensor ein__op_index_select(ein_graph *g, ein_tensor x, int axis, ein_tensor ids)
 {
     if (!ein__call_begin(g, "index_select", 2, (ein_tensor[]){x, ids})) return (ein_tensor){0};
     value out = -1;
@@ -135,7 +135,7 @@ static ein_status add_gather_along(graph *g, value x, int axis, value index, val
     return add_gather(g, "gather", (value[]){index, x}, axis, true, ein__dims(g, index).at[axis], out);
 }
 
-ein_tensor ein_gather(ein_graph *g, ein_tensor x, int axis, ein_tensor index)
+ein_tensor ein__op_gather(ein_graph *g, ein_tensor x, int axis, ein_tensor index)
 {
     if (!ein__call_begin(g, "gather", 2, (ein_tensor[]){x, index})) return (ein_tensor){0};
     value out = -1;
@@ -185,7 +185,7 @@ static ein_status add_scatter_add(graph *g, const value *operands, int axis, val
     return ein__node_add(g, &op, &x, &dtype, out);
 }
 
-ein_tensor ein_scatter_add(ein_graph *g, ein_tensor x, int axis, ein_tensor index, ein_tensor source)
+ein_tensor ein__op_scatter_add(ein_graph *g, ein_tensor x, int axis, ein_tensor index, ein_tensor source)
 {
     if (!ein__call_begin(g, "scatter_add", 3, (ein_tensor[]){x, index, source})) return (ein_tensor){0};
     value v[] = {ein__value(x), ein__value(index), ein__value(source)}, out = -1;
@@ -214,7 +214,7 @@ static ein_status add_one_hot(graph *g, value ids, i64 classes, ein_dtype dtype,
     return ein__node_add(g, &op, &d, &dtype, out);
 }
 
-ein_tensor ein_one_hot(ein_graph *g, ein_tensor ids, int64_t classes, ein_dtype dtype)
+ein_tensor ein__op_one_hot(ein_graph *g, ein_tensor ids, int64_t classes, ein_dtype dtype)
 {
     if (!ein__call_begin(g, "one_hot", 1, &ids)) return (ein_tensor){0};
     value out = -1;

@@ -55,7 +55,7 @@ static ein_status add_cross_entropy(graph *g, const value *operands, value *out)
     return ein__map_add(g, "cross_entropy", "x0 - x1", 2, parts, dtype, out);
 }
 
-ein_tensor ein_cross_entropy(ein_graph *g, ein_tensor logits, ein_tensor targets)
+ein_tensor ein__op_cross_entropy(ein_graph *g, ein_tensor logits, ein_tensor targets)
 {
     if (!ein__call_begin(g, "cross_entropy", 2, (ein_tensor[]){logits, targets})) return (ein_tensor){0};
     value operands[] = {ein__value(logits), ein__value(targets)}, out = -1;

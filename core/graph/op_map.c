@@ -44,7 +44,7 @@ ein_status ein__map_add(graph *g, const char *name, const char *expression, int 
     return ein__map_make(g, &c, out);
 }
 
-ein_tensor ein_map(ein_graph *g, const char *expression, int n, const ein_tensor *operands)
+ein_tensor ein__op_map(ein_graph *g, const char *expression, int n, const ein_tensor *operands)
 {
     if (!ein__call_begin(g, "map", n, operands)) return (ein_tensor){0};
     value v[MAX_CALL_OPERANDS], out = -1;
@@ -54,7 +54,7 @@ ein_tensor ein_map(ein_graph *g, const char *expression, int n, const ein_tensor
 
 /* ---- where ---- */
 
-ein_tensor ein_where(ein_graph *g, ein_tensor condition, ein_tensor a, ein_tensor b)
+ein_tensor ein__op_where(ein_graph *g, ein_tensor condition, ein_tensor a, ein_tensor b)
 {
     if (!ein__call_begin(g, "where", 3, (ein_tensor[]){condition, a, b})) return (ein_tensor){0};
     value v[] = {ein__value(condition), ein__value(a), ein__value(b)}, out = -1;
@@ -82,7 +82,7 @@ static ein_status add_clamp(graph *g, value x, double lo, double hi, value *out)
     return below || above ? ein__map_make(g, &c, out) : EIN_OK;
 }
 
-ein_tensor ein_clamp(ein_graph *g, ein_tensor x, double lo, double hi)
+ein_tensor ein__op_clamp(ein_graph *g, ein_tensor x, double lo, double hi)
 {
     if (!ein__call_begin(g, "clamp", 1, &x)) return (ein_tensor){0};
     value out = -1;
@@ -121,7 +121,7 @@ static ein_status add_cast(graph *g, value x, ein_dtype dtype, value *out)
     REFUSE(EIN_DTYPE, "cast: %s is reserved, not built yet", ein__dtype_name(dtype));
 }
 
-ein_tensor ein_cast(ein_graph *g, ein_tensor x, ein_dtype dtype)
+ein_tensor ein__op_cast(ein_graph *g, ein_tensor x, ein_dtype dtype)
 {
     if (!ein__call_begin(g, "cast", 1, &x)) return (ein_tensor){0};
     value out = -1;

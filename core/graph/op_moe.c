@@ -29,12 +29,12 @@ static ein_status check_call(graph *g, const value *logits, int k, i64 capacity,
 /* Everything but the maps, in f32 at least. */
 static void choose(ein_graph *g, routing *r, ein_tensor logits, bool normalize)
 {
-    ein_tensor best[2], p = ein_softmax(g, ein_cast(g, logits, r->dtype == EIN_F64 ? EIN_F64 : EIN_F32), 1);
-    ein_topk(g, p, r->k, 1, 0, best);
-    if (normalize) best[0] = ein_div(g, best[0], ein_sum(g, best[0], 1, (int[]){1}, 1));
-    ein_tensor chosen = ein_one_hot(g, ein_transpose(g, best[1], 0, 1), r->experts, EIN_I32);
-    chosen = ein_cumsum(g, ein_reshape(g, chosen, 2, (i64[]){r->k * r->tokens, r->experts}), 0);
-    chosen = ein_reshape(g, chosen, 3, (i64[]){r->k, r->tokens, r->experts});
+    ein_tensor best[2], p = ein__op_softmax(g, ein__op_cast(g, logits, r->dtype == EIN_F64 ? EIN_F64 : EIN_F32), 1);
+    ein__op_topk(g, p, r->k, 1, 0, best);
+    if (normalize) best[0] = ein__op_div(g, best[0], ein__op_sum(g, best[0], 1, (int[]){1}, 1));
+    ein_tensor chosen = ein__op_one_hot(g, ein__op_transpose(g, best[1], 0, 1), r->experts, EIN_I32);
+    chosen = ein__op_cumsum(g, ein__op_reshape(g, chosen, 2, (i64[]){r->k * r->tokens, r->experts}), 0);
+    chosen = ein__op_reshape(g, chosen, 3, (i64[]){r->k, r->tokens, r->experts});
     r->weight = ein__value(best[0]);
     r->expert = ein__value(best[1]);
     r->place = ein__value(chosen);
@@ -69,7 +69,7 @@ static ein_status add_slots(graph *g, const routing *r, const char *body, int n,
     return ein__node_add(g, &op, &result, &r->dtype, out);
 }
 
-void ein_moe_routing(ein_graph *g, ein_tensor logits, int k, int64_t capacity, int normalize, ein_tensor out[2])
+void ein__op_moe_routing(ein_graph *g, ein_tensor logits, int k, int64_t capacity, int normalize, ein_tensor *out)
 {
     if (out != NULL) out[0] = out[1] = (ein_tensor){0};
     if (!ein__call_begin(g, "moe_routing", 1, &logits)) return;

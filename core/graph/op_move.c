@@ -114,7 +114,7 @@ static ein_status add_reshape(graph *g, value x, int rank, const int64_t *shape,
     return ein__reshape_add(g, "reshape", x, &to, out);
 }
 
-ein_tensor ein_reshape(ein_graph *g, ein_tensor x, int rank, const int64_t *shape)
+ein_tensor ein__op_reshape(ein_graph *g, ein_tensor x, int rank, const int64_t *shape)
 {
     if (!ein__call_begin(g, "reshape", 1, &x)) return (ein_tensor){0};
     value out = -1;
@@ -131,7 +131,7 @@ static ein_status add_squeeze(graph *g, value x, int axis, value *out)
     return ein__reshape_add(g, "squeeze", x, &to, out);
 }
 
-ein_tensor ein_squeeze(ein_graph *g, ein_tensor x, int axis)
+ein_tensor ein__op_squeeze(ein_graph *g, ein_tensor x, int axis)
 {
     if (!ein__call_begin(g, "squeeze", 1, &x)) return (ein_tensor){0};
     value out = -1;
@@ -147,7 +147,7 @@ static ein_status add_unsqueeze(graph *g, value x, int axis, value *out)
     return ein__reshape_add(g, "unsqueeze", x, &to, out);
 }
 
-ein_tensor ein_unsqueeze(ein_graph *g, ein_tensor x, int axis)
+ein_tensor ein__op_unsqueeze(ein_graph *g, ein_tensor x, int axis)
 {
     if (!ein__call_begin(g, "unsqueeze", 1, &x)) return (ein_tensor){0};
     value out = -1;
@@ -169,7 +169,7 @@ static ein_status add_flatten(graph *g, value x, int first, int last, value *out
     return ein__reshape_add(g, "flatten", x, &to, out);
 }
 
-ein_tensor ein_flatten(ein_graph *g, ein_tensor x, int first, int last)
+ein_tensor ein__op_flatten(ein_graph *g, ein_tensor x, int first, int last)
 {
     if (!ein__call_begin(g, "flatten", 1, &x)) return (ein_tensor){0};
     value out = -1;
@@ -209,7 +209,7 @@ static ein_status add_permute(graph *g, value x, const int *axes, value *out)
     return ein__permute_add(g, "permute", x, order, out);
 }
 
-ein_tensor ein_permute(ein_graph *g, ein_tensor x, const int *axes)
+ein_tensor ein__op_permute(ein_graph *g, ein_tensor x, const int *axes)
 {
     if (!ein__call_begin(g, "permute", 1, &x)) return (ein_tensor){0};
     value out = -1;
@@ -225,7 +225,7 @@ static ein_status add_transpose(graph *g, value x, int a, int b, value *out)
     return ein__permute_add(g, "transpose", x, order, out);
 }
 
-ein_tensor ein_transpose(ein_graph *g, ein_tensor x, int a, int b)
+ein_tensor ein__op_transpose(ein_graph *g, ein_tensor x, int a, int b)
 {
     if (!ein__call_begin(g, "transpose", 1, &x)) return (ein_tensor){0};
     value out = -1;
@@ -265,7 +265,7 @@ static ein_status add_expand(graph *g, value x, int rank, const int64_t *shape, 
     return ein__expand_add(g, "expand", x, &to, out);
 }
 
-ein_tensor ein_expand(ein_graph *g, ein_tensor x, int rank, const int64_t *shape)
+ein_tensor ein__op_expand(ein_graph *g, ein_tensor x, int rank, const int64_t *shape)
 {
     if (!ein__call_begin(g, "expand", 1, &x)) return (ein_tensor){0};
     value out = -1;

@@ -26,7 +26,7 @@ static ein_status add_full(graph *g, ein_dtype dtype, int rank, const int64_t *s
     return ein__expand_add(g, "full", *out, &d, out);
 }
 
-ein_tensor ein_full(ein_graph *g, ein_dtype dtype, int rank, const int64_t *shape, double number)
+ein_tensor ein__op_full(ein_graph *g, ein_dtype dtype, int rank, const int64_t *shape, double number)
 {
     if (g == NULL || g->g.error.status != EIN_OK) return (ein_tensor){0};
     value out = -1;
@@ -65,7 +65,7 @@ static ein_status add_arange(graph *g, ein_dtype dtype, i64 n, double start, dou
     return ein__node_add(g, &op, &d, &dtype, out);
 }
 
-ein_tensor ein_arange(ein_graph *g, ein_dtype dtype, int64_t n, double start, double step)
+ein_tensor ein__op_arange(ein_graph *g, ein_dtype dtype, int64_t n, double start, double step)
 {
     if (g == NULL || g->g.error.status != EIN_OK) return (ein_tensor){0};
     value out = -1;
@@ -94,12 +94,12 @@ static ein_tensor triangle(ein_graph *g, const char *name, const char *expressio
     return ein__call_end(g, name, status, &out);
 }
 
-ein_tensor ein_tril(ein_graph *g, ein_tensor x, int64_t diagonal)
+ein_tensor ein__op_tril(ein_graph *g, ein_tensor x, int64_t diagonal)
 {
     return triangle(g, "tril", "where(x2 - x1 <= x3, x0, 0)", x, diagonal);
 }
 
-ein_tensor ein_triu(ein_graph *g, ein_tensor x, int64_t diagonal)
+ein_tensor ein__op_triu(ein_graph *g, ein_tensor x, int64_t diagonal)
 {
     return triangle(g, "triu", "where(x2 - x1 >= x3, x0, 0)", x, diagonal);
 }

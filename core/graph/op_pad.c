@@ -132,7 +132,7 @@ static ein_status add_pad(graph *g, value x, const int64_t *before, const int64_
     return ein__pad_add(g, "pad", x, before, after, number, out);
 }
 
-ein_tensor ein_pad(ein_graph *g, ein_tensor x, const int64_t *before, const int64_t *after, double number)
+ein_tensor ein__op_pad(ein_graph *g, ein_tensor x, const int64_t *before, const int64_t *after, double number)
 {
     if (!ein__call_begin(g, "pad", 1, &x)) return (ein_tensor){0};
     value out = -1;

@@ -81,7 +81,7 @@ static ein_status add_max_pool(graph *g, value x, const ein_pool_options *option
     return add_pool(g, &p, x, MERGE_MAX, 1, dtype, out);
 }
 
-ein_tensor ein_max_pool(ein_graph *g, ein_tensor x, const ein_pool_options *options)
+ein_tensor ein__op_max_pool(ein_graph *g, ein_tensor x, const ein_pool_options *options)
 {
     if (!ein__call_begin(g, "max_pool", 1, &x)) return (ein_tensor){0};
     value out = -1;
@@ -142,7 +142,7 @@ static ein_status add_avg_pool(graph *g, value x, const ein_pool_options *option
     return add_counted(g, &p, x, dtype, out);
 }
 
-ein_tensor ein_avg_pool(ein_graph *g, ein_tensor x, const ein_pool_options *options)
+ein_tensor ein__op_avg_pool(ein_graph *g, ein_tensor x, const ein_pool_options *options)
 {
     if (!ein__call_begin(g, "avg_pool", 1, &x)) return (ein_tensor){0};
     value out = -1;

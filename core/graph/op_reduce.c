@@ -135,52 +135,52 @@ static const reduction argmax = {.name = "argmax", .kind = MERGE_ARGMAX, .classe
 static const reduction argmin = {.name = "argmin", .kind = MERGE_ARGMIN, .classes = TYPE_ANY, .type = INDEX,
                                  .index = true, .body = {"x0", "x1"}};
 
-ein_tensor ein_sum(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim)
+ein_tensor ein__op_sum(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim)
 {
     return reduce(g, &sum, x, n, axes, keepdim);
 }
 
-ein_tensor ein_mean(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim)
+ein_tensor ein__op_mean(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim)
 {
     return reduce(g, &mean, x, n, axes, keepdim);
 }
 
-ein_tensor ein_amax(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim)
+ein_tensor ein__op_amax(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim)
 {
     return reduce(g, &amax, x, n, axes, keepdim);
 }
 
-ein_tensor ein_amin(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim)
+ein_tensor ein__op_amin(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim)
 {
     return reduce(g, &amin, x, n, axes, keepdim);
 }
 
-ein_tensor ein_prod(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim)
+ein_tensor ein__op_prod(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim)
 {
     return reduce(g, &prod, x, n, axes, keepdim);
 }
 
-ein_tensor ein_any(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim)
+ein_tensor ein__op_any(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim)
 {
     return reduce(g, &any, x, n, axes, keepdim);
 }
 
-ein_tensor ein_all(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim)
+ein_tensor ein__op_all(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim)
 {
     return reduce(g, &all, x, n, axes, keepdim);
 }
 
-ein_tensor ein_logsumexp(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim)
+ein_tensor ein__op_logsumexp(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim)
 {
     return reduce(g, &logsumexp, x, n, axes, keepdim);
 }
 
-ein_tensor ein_argmax(ein_graph *g, ein_tensor x, int axis, int keepdim)
+ein_tensor ein__op_argmax(ein_graph *g, ein_tensor x, int axis, int keepdim)
 {
     return reduce(g, &argmax, x, 1, &axis, keepdim);
 }
 
-ein_tensor ein_argmin(ein_graph *g, ein_tensor x, int axis, int keepdim)
+ein_tensor ein__op_argmin(ein_graph *g, ein_tensor x, int axis, int keepdim)
 {
     return reduce(g, &argmin, x, 1, &axis, keepdim);
 }

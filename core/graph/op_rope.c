@@ -102,12 +102,12 @@ static ein_tensor call_rope(ein_graph *g, const rope_call *c, const ein_tensor *
     return ein__call_end(g, c->name, status, &out);
 }
 
-ein_tensor ein_rope(ein_graph *g, ein_tensor x, ein_tensor cosine, ein_tensor sine, ein_scalar position)
+ein_tensor ein__op_rope(ein_graph *g, ein_tensor x, ein_tensor cosine, ein_tensor sine, ein_scalar position)
 {
     return call_rope(g, &split, (ein_tensor[]){x, cosine, sine}, position);
 }
 
-ein_tensor ein_rope_interleaved(ein_graph *g, ein_tensor x, ein_tensor cosine, ein_tensor sine,
+ein_tensor ein__op_rope_interleaved(ein_graph *g, ein_tensor x, ein_tensor cosine, ein_tensor sine,
                                 ein_scalar position)
 {
     return call_rope(g, &interleaved, (ein_tensor[]){x, cosine, sine}, position);
@@ -140,7 +140,7 @@ static ein_status add_tables(graph *g, arena *a, i64 positions, i64 size, double
     return ein__constant_add(g, EIN_F32, &d, sine, &out[1]);
 }
 
-void ein_rope_tables(ein_graph *g, int64_t positions, int64_t d, double theta, ein_tensor *cosine,
+void ein__op_rope_tables(ein_graph *g, int64_t positions, int64_t d, double theta, ein_tensor *cosine,
                      ein_tensor *sine)
 {
     value out[2] = {-1, -1};

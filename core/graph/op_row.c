@@ -70,12 +70,12 @@ static ein_tensor softmax(ein_graph *g, const char *name, const char *source, ei
     return ein__call_end(g, name, add_softmax(&g->g, name, source, ein__value(x), axis, &out), &out);
 }
 
-ein_tensor ein_softmax(ein_graph *g, ein_tensor x, int axis)
+ein_tensor ein__op_softmax(ein_graph *g, ein_tensor x, int axis)
 {
     return softmax(g, "softmax", "exp(x0 - x1) / x2", x, axis);
 }
 
-ein_tensor ein_log_softmax(ein_graph *g, ein_tensor x, int axis)
+ein_tensor ein__op_log_softmax(ein_graph *g, ein_tensor x, int axis)
 {
     return softmax(g, "log_softmax", "x0 - x1 - log(x2)", x, axis);
 }
@@ -161,7 +161,7 @@ static ein_status add_rms_norm(graph *g, const norm *m, double eps, value *out)
     return finish_row(g, &op, "x0 * rsqrt(x2 / x3 + x4) * x1", 2, constants, out);
 }
 
-ein_tensor ein_rms_norm(ein_graph *g, ein_tensor x, ein_tensor weight, double eps)
+ein_tensor ein__op_rms_norm(ein_graph *g, ein_tensor x, ein_tensor weight, double eps)
 {
     if (!norm_begin(g, "rms_norm", x, weight, (ein_tensor){0})) return (ein_tensor){0};
     norm m = norm_make("rms_norm", x, weight, (ein_tensor){0});
@@ -189,7 +189,7 @@ static ein_status add_layer_norm(graph *g, const norm *m, double eps, value *out
     return finish_moments(g, &op, m, eps, out);
 }
 
-ein_tensor ein_layer_norm(ein_graph *g, ein_tensor x, ein_tensor weight, ein_tensor bias, double eps)
+ein_tensor ein__op_layer_norm(ein_graph *g, ein_tensor x, ein_tensor weight, ein_tensor bias, double eps)
 {
     if (!norm_begin(g, "layer_norm", x, weight, bias)) return (ein_tensor){0};
     norm m = norm_make("layer_norm", x, weight, bias);
@@ -220,7 +220,7 @@ static ein_status add_group_norm(graph *g, const norm *m, i64 groups, double eps
     return finish_moments(g, &op, m, eps, out);
 }
 
-ein_tensor ein_group_norm(ein_graph *g, ein_tensor x, int64_t groups, ein_tensor weight, ein_tensor bias, double eps)
+ein_tensor ein__op_group_norm(ein_graph *g, ein_tensor x, int64_t groups, ein_tensor weight, ein_tensor bias, double eps)
 {
     if (!norm_begin(g, "group_norm", x, weight, bias)) return (ein_tensor){0};
     norm m = norm_make("group_norm", x, weight, bias);
@@ -247,7 +247,7 @@ static ein_status add_batch_norm(graph *g, const norm *m, double eps, value *out
     return ein__node_add(g, &op, &d, NULL, out);
 }
 
-ein_tensor ein_batch_norm(ein_graph *g, ein_tensor x, ein_tensor mean, ein_tensor variance, ein_tensor weight,
+ein_tensor ein__op_batch_norm(ein_graph *g, ein_tensor x, ein_tensor mean, ein_tensor variance, ein_tensor weight,
                           ein_tensor bias, double eps)
 {
     bool ready = norm_begin(g, "batch_norm", x, weight, bias);

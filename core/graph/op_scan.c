@@ -139,7 +139,7 @@ static ein_status add_cumsum(graph *g, value x, int axis, value *out)
     return add_scan(g, q, x, out);
 }
 
-ein_tensor ein_cumsum(ein_graph *g, ein_tensor x, int axis)
+ein_tensor ein__op_cumsum(ein_graph *g, ein_tensor x, int axis)
 {
     if (!ein__call_begin(g, "cumsum", 1, &x)) return (ein_tensor){0};
     value out = -1;

@@ -94,7 +94,7 @@ static ein_status add_topk(graph *g, value x, int k, int axis, bool smallest, va
     return add_select(g, &q, 2, (value[]){out[0], out[1]}, out);
 }
 
-void ein_topk(ein_graph *g, ein_tensor x, int k, int axis, int smallest, ein_tensor out[2])
+void ein__op_topk(ein_graph *g, ein_tensor x, int k, int axis, int smallest, ein_tensor *out)
 {
     if (out != NULL) out[0] = out[1] = (ein_tensor){0};
     if (!ein__call_begin(g, "topk", 1, &x)) return;

@@ -47,7 +47,7 @@ static ein_status add_slice(graph *g, value x, int axis, i64 start, i64 end, val
     return ein__slice_add(g, "slice", x, axis, start, end > start ? end - start : 0, out);
 }
 
-ein_tensor ein_slice(ein_graph *g, ein_tensor x, int axis, int64_t start, int64_t end)
+ein_tensor ein__op_slice(ein_graph *g, ein_tensor x, int axis, int64_t start, int64_t end)
 {
     if (!ein__call_begin(g, "slice", 1, &x)) return (ein_tensor){0};
     value out = -1;
@@ -84,7 +84,7 @@ static ein_status add_slice_step(graph *g, value x, int axis, i64 start, i64 end
     return ein__node_add(g, &op, &result, NULL, out);
 }
 
-ein_tensor ein_slice_step(ein_graph *g, ein_tensor x, int axis, int64_t start, int64_t end, int64_t step)
+ein_tensor ein__op_slice_step(ein_graph *g, ein_tensor x, int axis, int64_t start, int64_t end, int64_t step)
 {
     if (!ein__call_begin(g, "slice_step", 1, &x)) return (ein_tensor){0};
     value out = -1;
@@ -108,7 +108,7 @@ static ein_status check_split(graph *g, value x, int n, const int64_t *sizes, in
     REFUSE(EIN_SHAPE, "split: %d pieces of %" PRId64 " on axis %d, which has %" PRId64, n, sum, *axis, d.at[*axis]);
 }
 
-void ein_split(ein_graph *g, ein_tensor x, int n, const int64_t *sizes, int axis, ein_tensor *out)
+void ein__op_split(ein_graph *g, ein_tensor x, int n, const int64_t *sizes, int axis, ein_tensor *out)
 {
     for (int i = 0; i < n && out != NULL; i++) out[i] = (ein_tensor){0};
     if (!ein__call_begin(g, "split", 1, &x)) return;
@@ -155,7 +155,7 @@ static ein_status add_flip(graph *g, value x, int n, const int *axes, value *out
     return ein__node_add(g, &op, &d, NULL, out);
 }
 
-ein_tensor ein_flip(ein_graph *g, ein_tensor x, int n, const int *axes)
+ein_tensor ein__op_flip(ein_graph *g, ein_tensor x, int n, const int *axes)
 {
     if (!ein__call_begin(g, "flip", 1, &x)) return (ein_tensor){0};
     value out = -1;
@@ -183,7 +183,7 @@ static ein_status add_concat(graph *g, int n, const value *operands, int axis, v
     return n == 1 ? EIN_OK : add_parts(g, "concat", n, operands, axis, at, &result, out);
 }
 
-ein_tensor ein_concat(ein_graph *g, int n, const ein_tensor *operands, int axis)
+ein_tensor ein__op_concat(ein_graph *g, int n, const ein_tensor *operands, int axis)
 {
     if (!ein__call_begin(g, "concat", n, operands)) return (ein_tensor){0};
     value v[MAX_CALL_OPERANDS], out = -1;
@@ -219,7 +219,7 @@ static ein_status add_stack(graph *g, int n, const value *operands, int axis, va
     return ein__node_add(g, &op, &result, NULL, out);
 }
 
-ein_tensor ein_stack(ein_graph *g, int n, const ein_tensor *operands, int axis)
+ein_tensor ein__op_stack(ein_graph *g, int n, const ein_tensor *operands, int axis)
 {
     if (!ein__call_begin(g, "stack", n, operands)) return (ein_tensor){0};
     value v[MAX_CALL_OPERANDS], out = -1;
@@ -239,7 +239,7 @@ static ein_status add_roll(graph *g, value x, i64 shift, int axis, value *out)
     return add_parts(g, "roll", 2, (value[]){x, x}, axis, (i64[]){shift, shift - n}, &d, out);
 }
 
-ein_tensor ein_roll(ein_graph *g, ein_tensor x, int64_t shift, int axis)
+ein_tensor ein__op_roll(ein_graph *g, ein_tensor x, int64_t shift, int axis)
 {
     if (!ein__call_begin(g, "roll", 1, &x)) return (ein_tensor){0};
     value out = -1;

@@ -139,7 +139,7 @@ EIN_API ein_tensor ein_argmax(ein_graph *g, ein_tensor x, int axis, int keepdim)
 EIN_API ein_tensor ein_argmin(ein_graph *g, ein_tensor x, int axis, int keepdim);
 /* The k largest (smallest) along an axis, sorted, equal ones by index; out[0] values, out[1] indices (i64), both with
  * k in the axis' place. NaN is the largest. */
-EIN_API void ein_topk(ein_graph *g, ein_tensor x, int k, int axis, int smallest, ein_tensor out[2]);
+EIN_API void ein_topk(ein_graph *g, ein_tensor x, int k, int axis, int smallest, ein_tensor *out);
 /* Running sum along an axis, x's type. */
 EIN_API ein_tensor ein_cumsum(ein_graph *g, ein_tensor x, int axis);
 /* exp(x - max) / sum over one axis. */
@@ -220,7 +220,7 @@ EIN_API ein_tensor ein_scaled_dot_product_attention(ein_graph *g, ein_tensor q, 
 /* The same, unfinished: out[0] = m, row maxima [b, hq, s]; out[1] = l, row sums of exp(score - m); out[2] =
  * o, sum of exp(score - m) v, [b, hq, s, e]. A row that sees no key has m = -3e38, l = 0, o = 0. */
 EIN_API void ein_scaled_dot_product_attention_partial(ein_graph *g, ein_tensor q, ein_tensor k, ein_tensor v,
-                                                      const ein_attention_options *options, ein_tensor out[3]);
+                                                      const ein_attention_options *options, ein_tensor *out);
 
 /* ---- indices ----------------------------------------------------------------------------------------- */
 
@@ -242,7 +242,7 @@ EIN_API ein_tensor ein_one_hot(ein_graph *g, ein_tensor ids, int64_t classes, ei
  * the token's softmax weight for the expert (if `normalize`, the k weights of a token sum to 1). Then
  *     h = einsum("tec,td->ecd", dispatch, x);  ... experts on h ...;  y = einsum("tec,ecd->td", combine, h). */
 EIN_API void ein_moe_routing(ein_graph *g, ein_tensor logits, int k, int64_t capacity, int normalize,
-                             ein_tensor out[2]);
+                             ein_tensor *out);
 
 /* ---- new values --------------------------------------------------------------------------------------- */
 
@@ -280,6 +280,20 @@ EIN_API ein_tensor ein_triu(ein_graph *g, ein_tensor x, int64_t diagonal);
 /* state [.., T, ..], rows [.., s, ..]: write rows at position .. position + s of the axis, in place; rows
  * past T fail the run. Returns the state after the write; the state before it may not be used any more. */
 EIN_API ein_tensor ein_state_append(ein_graph *g, ein_tensor state, ein_tensor rows, int axis, ein_scalar position);
+
+/* ---- graph files --------------------------------------------------------------------------------------- */
+
+/* A graph's calls as JSON, in one file, for bug reports and front ends; core/graph/README.md describes the form.
+ * `weights` (may be NULL) is noted in it: the safetensors file or folder, seen from the graph file, that has the
+ * parameters. Fails with EIN_UNSUPPORTED for a graph with an ein_custom op, EIN_INVALID, EIN_IO, EIN_NO_MEMORY and one
+ * line in `message` (may be NULL). */
+EIN_API ein_status ein_graph_save(const ein_graph *g, const char *path, const char *weights, char *message,
+                                  size_t message_bytes);
+/* Into an empty graph. What is wrong is the graph's error, and names the call. The file is not trusted. */
+EIN_API ein_status ein_graph_load(ein_graph *g, const char *path);
+EIN_API ein_status ein_graph_read(ein_graph *g, const char *json, size_t bytes);
+/* What the file notes as its weights; NULL if nothing. */
+EIN_API const char *ein_graph_weights(const ein_graph *g);
 
 #ifdef __cplusplus
 }

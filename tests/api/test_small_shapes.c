@@ -192,6 +192,34 @@ static void others(void **state)
     on_machines(build_others, check_others);
 }
 
+static void build_masks(trial *t)
+{
+    ein_graph *g = t->s.g;
+    ein_tensor none = ramp(t, SHAPE(1, 1, 0, 2)), two = ramp(t, SHAPE(1, 2, 2, 2)), one = ramp(t, SHAPE(1, 1, 1, 1)), c, s;
+    ein_attention_options o = {.size = sizeof o, .causal = 1, .window = 1, .softcap = 1, .mask = ramp(t, SHAPE(2, 0))};
+    result(t, ein_scaled_dot_product_attention(g, two, none, none, &o)); /* no key, an empty mask */
+    o.mask = ramp(t, SHAPE(0, 1));
+    result(t, ein_scaled_dot_product_attention(g, ramp(t, SHAPE(1, 2, 0, 2)), two, two, &o)); /* no query */
+    o.mask = ramp(t, 0, NULL);
+    result(t, ein_scaled_dot_product_attention(g, one, one, one, &o));
+    ein_rope_tables(g, 1, 2, 10000, &c, &s);
+    result(t, ein_rope_interleaved(g, ramp(t, SHAPE(1, 1, 1, 2)), c, s, (ein_scalar){0}));
+}
+
+static void check_masks(const trial *t)
+{
+    EXPECT(t, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    assert_int_equal(t->numel[1], 0);
+    EXPECT(t, 2, 1);
+    EXPECT(t, 3, 1, 2);
+}
+
+static void masks(void **state)
+{
+    (void)state;
+    on_machines(build_masks, check_masks);
+}
+
 /* ---- parts, windows, indices -------------------------------------------------------------------------- */
 
 static void build_parts(trial *t)
@@ -302,7 +330,7 @@ static void unused_leaves(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products), cmocka_unit_test(rows),          cmocka_unit_test(others),
+        cmocka_unit_test(products), cmocka_unit_test(rows),          cmocka_unit_test(others), cmocka_unit_test(masks),
         cmocka_unit_test(parts),    cmocka_unit_test(ids_and_states), cmocka_unit_test(unused_leaves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

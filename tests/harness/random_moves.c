@@ -120,7 +120,7 @@ void conv_call(maker *m)
         if (dice_chance(&m->d, 20)) o.padding_end[i] = dice_range(&m->d, o.padding[i] > 0 ? -1 : 0, 1);
         points *= w.at[2 + i];
     }
-    i64 groups = dice_range(&m->d, 1, 4), out = dice_range(&m->d, 1, 3);
+    i64 groups = dice_range(&m->d, 1, 4), out = dice_chance(&m->d, 30) ? 8 : dice_range(&m->d, 1, 3);
     while (x.at[1] % groups != 0) groups--;
     if (points * out > MOST_POINTS) out = 1;
     o.groups = groups;

@@ -242,7 +242,8 @@ static void rope_call(maker *m)
         c = pick_shaped(m, (shape){2, {positions, d.at[3] / 2}});
         s = pick_shaped(m, (shape){2, {positions, d.at[3] / 2}});
     }
-    add_value(m, ein_rope(m->g, x, c, s, make_scalar(m, positions - d.at[1])));
+    ein_scalar at = make_scalar(m, positions - d.at[1]);
+    add_value(m, dice_chance(&m->d, 50) ? ein_rope(m->g, x, c, s, at) : ein_rope_interleaved(m->g, x, c, s, at));
 }
 
 /* A query, and the head size of the values: some as in practice, most of whatever size a value has. */
@@ -275,6 +276,24 @@ static bool random_keys(maker *m, const shape *q, i64 e, shape *k, shape *v)
     return shape_numel(k) <= 4 * MOST_ELEMENTS && shape_numel(v) <= 4 * MOST_ELEMENTS;
 }
 
+/* Of a leaf: what is computed might be on either side of 0. */
+static ein_tensor bool_mask(maker *m, shape scores)
+{
+    ein_tensor x = make_leaf(m, narrower(m, scores));
+    return ein_cast(m->g, ein_map(m->g, "x0 > -0.3", 1, &x), EIN_BOOL);
+}
+
+static void hide_keys(maker *m, shape scores, ein_attention_options *o)
+{
+    i64 t = scores.at[3];
+    if (dice_chance(&m->d, 40)) o->position = make_scalar(m, t);
+    if (dice_chance(&m->d, 40)) o->length = make_scalar(m, t + 1);
+    if (dice_chance(&m->d, 30)) o->window = dice_range(&m->d, 1, (int)t + 2);
+    if (dice_chance(&m->d, 30)) o->softcap = 2;
+    if (dice_chance(&m->d, 70)) return;
+    o->mask = dice_chance(&m->d, 50) ? pick_shaped(m, narrower(m, scores)) : bool_mask(m, scores);
+}
+
 static void attention_call(maker *m)
 {
     shape q, k, v;
@@ -287,8 +306,7 @@ static void attention_call(maker *m)
     t = k.at[2];
     ein_attention_options o = {
         .size = sizeof o, .causal = dice_chance(&m->d, 50), .scale = dice_chance(&m->d, 70) ? 0 : 0.75};
-    if (dice_chance(&m->d, 40)) o.position = make_scalar(m, t);
-    if (dice_chance(&m->d, 40)) o.length = make_scalar(m, t + 1);
+    hide_keys(m, (shape){4, {q.at[0], q.at[1], q.at[2], t}}, &o);
     ein_tensor key = pick_shaped(m, k),
                val = dice_chance(&m->d, 10) && v.at[3] == k.at[3] ? key : pick_shaped(m, v);
     if (dice_chance(&m->d, 60)) {

@@ -9,4 +9,8 @@
  * device, as trial_outputs gives them; free it. */
 void *trial_cut(const trial *t, int devices, int n_plans, uint64_t seed);
 
+/* A plan for `g`: nodes of this name are cut as told, "t 0 9 20 s 0 5 12" is label t at 9 and s at 5, their tuples
+ * going around the devices; all else is laid at random. Free it. */
+char *forced_plan(const ein_graph *g, const char *name, const char *cuts, uint64_t seed, int devices);
+
 #endif

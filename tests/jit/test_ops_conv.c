@@ -43,13 +43,13 @@ typedef struct conv_case {
 
 static const conv_case convs[] = {
     {"plain", {.kernel = {3, 2}}, 5, 1, true},
-    {"strided", {.kernel = {3, 3}, .stride = {2, 3}, .padding = {1, 2}, .end = {0, 1}}, 3, 1, false},
+    {"strided", {.kernel = {3, 3}, .stride = {2, 3}, .padding = {1, 2}, .end = {0, 1}}, 9, 1, false},
     {"dilated", {.kernel = {2, 3}, .dilation = {3, 2}, .padding = {1, 1}}, 2, 1, true},
     {"pointwise", {.kernel = {1, 1}}, 6, 1, false},
     {"pointwise, strided", {.kernel = {1, 1}, .stride = {3, 2}}, 2, 1, false},
-    {"patches", {.kernel = {4, 3}, .stride = {4, 3}}, 5, 1, true},
+    {"patches", {.kernel = {4, 3}, .stride = {4, 3}}, 8, 1, true},
     {"groups", {.kernel = {3, 1}, .padding = {1, 0}}, 6, 2, true},
-    {"groups of patches", {.kernel = {2, 3}, .stride = {2, 3}}, 4, 2, false},
+    {"groups of patches", {.kernel = {2, 3}, .stride = {2, 3}}, 18, 2, false},
     {"depthwise", {.kernel = {3, 3}, .padding = {1, 1}}, 4, 4, false},
     {"one window", {.kernel = {8, 9}}, 3, 1, false},
 };

@@ -33,6 +33,21 @@ static void test_values(void **state)
     EXPECT(&f, add(&f, attention_node(&f, &c, VALUES(q, k, v), false)), 1, 2, 1, 2);
 }
 
+/* A key that is seen takes part, even if its score is -infinity. */
+static void test_least_score(void **state)
+{
+    (void)state;
+    attention_case c = small(1);
+    fixture f = {0};
+    value q = FLOATS(&f, 2), k = FLOATS(&f, -INFINITY, 1), v = FLOATS(&f, NAN, 2, 3, 4);
+    EXPECT(&f, add(&f, attention_node(&f, &c, VALUES(q, k, v), false)), NAN, 4);
+    f = (fixture){0};
+    c.mask = "t";
+    q = FLOATS(&f, 2), k = FLOATS(&f, -INFINITY, 1), v = FLOATS(&f, NAN, 2, 3, 4);
+    value mask = NUMBERS(&f, EIN_BOOL, 0, 1);
+    EXPECT(&f, add(&f, attention_node(&f, &c, VALUES(q, k, v, mask), false)), 3, 4);
+}
+
 static void test_partial(void **state)
 {
     (void)state;
@@ -283,7 +298,8 @@ static void test_random(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values), cmocka_unit_test(test_partial), cmocka_unit_test(test_bool_mask),
+        cmocka_unit_test(test_values), cmocka_unit_test(test_least_score), cmocka_unit_test(test_partial),
+        cmocka_unit_test(test_bool_mask),
         cmocka_unit_test(test_float_mask), cmocka_unit_test(test_softcap), cmocka_unit_test(test_window),
         cmocka_unit_test(test_random)};
     return cmocka_run_group_tests(tests, NULL, NULL);
