@@ -56,7 +56,10 @@ static bool permute_map(const index_map *reader, const node *permute, index_map 
     return true;
 }
 
-static bool summed(const node *n, const term *t) { return t->label >= 0 && !ein__map_has(&n->spec.results[0], t->label); }
+static bool summed(const node *n, const term *t)
+{
+    return t->label >= 0 && !ein__map_has(&n->spec.results[0], t->label);
+}
 
 /* Runs of neighbours that are summed. */
 static int summed_runs(const node *n, const index_map *m)

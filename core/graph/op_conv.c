@@ -104,8 +104,9 @@ static void add_image(const conv *c, const spec *s, index_map *x, const conv_lab
     if (patches) ein__term_labels(s, x, l->windows[0], c->n);
 }
 
-/* Patches, [n, g, c, r, s, oh, ow], put what is summed into one dimension, so that a matrix product can do it. That pays
- * for the move unless products are small, or no library does them, or windows that overlap make the patches large. */
+/* Patches, [n, g, c, r, s, oh, ow], put what is summed into one dimension, so that a matrix product can do it. That
+ * pays for the move unless products are small, or no library does them, or windows that overlap make the patches
+ * large. */
 static bool makes_patches(const conv *c, ein_dtype dtype)
 {
     const i64 most = (i64)1 << 25; /* elements */

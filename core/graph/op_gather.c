@@ -88,7 +88,8 @@ static ein_status add_gather(graph *g, const char *name, const value *operands, 
     spec *s = &op.spec;
     result.at[axis] = rows;
     for (int i = 0; i <= last; i++) {
-        int l = i == d ? GATHER_D : i == axis ? GATHER_ROWS : ein__label_add(s, (char[]){'d', (char)('0' + i), 0}, table.at[i]);
+        char own[] = {'d', (char)('0' + i), 0};
+        int l = i == d ? GATHER_D : i == axis ? GATHER_ROWS : ein__label_add(s, own, table.at[i]);
         if (aligned || i == axis) ein__term_label(s, &s->operands[0], l);
         ein__term_label(s, &s->operands[1], i == axis ? GATHER_V : l);
         ein__term_label(s, &s->results[0], l);

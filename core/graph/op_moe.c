@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Routing of tokens to experts with static capacity, of public calls and two maps. A choice (token t, its j-th expert)
  * is numbered in the order of j, then t; its place in the expert is the number of choices of that expert up to it, a
- * cumsum over a one-hot. dispatch[t,e,c] sums over j whether choice (t, j) is e and has place c + 1; [t,e,c,j] is never
- * stored. t, e, c are parallel, so that experts may be cut. */
+ * cumsum over a one-hot. dispatch[t,e,c] sums over j whether choice (t, j) is e and has place c + 1; [t,e,c,j] is
+ * never stored. t, e, c are parallel, so that experts may be cut. */
 #include <inttypes.h>
 
 #include "core/graph/builder.h"

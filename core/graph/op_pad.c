@@ -112,7 +112,8 @@ ein_status ein__pad_add(graph *g, const char *name, value x, const i64 *before, 
             REFUSE(EIN_SHAPE, "%s: %" PRId64 " before and %" PRId64 " after axis %d", name, before[i], after[i], i);
         i64 cut = before[i] < 0 ? -before[i] : 0, rest = f.inner.at[i] - cut + (after[i] < 0 ? after[i] : 0);
         if (rest < 0)
-            REFUSE(EIN_SHAPE, "%s: axis %d of %s is cut by more than it has", name, i, ein__dims_text(ein__dims(g, x)).s);
+            REFUSE(EIN_SHAPE, "%s: axis %d of %s is cut by more than it has", name, i,
+                   ein__dims_text(ein__dims(g, x)).s);
         TRY(ein__slice_add(g, name, x, i, cut, rest, &x));
         f.before[i] = before[i] > 0 ? before[i] : 0;
         f.after[i] = after[i] > 0 ? after[i] : 0;

@@ -27,12 +27,13 @@ static ein_status make_pool(graph *g, pool *p, const dims *x, const ein_pool_opt
     if (o->size < sizeof *o) REFUSE(EIN_INVALID, "%s: options.size is %zu", p->name, o->size);
     p->n = o->kernel[1] == 0 ? 1 : 2;
     p->exclude = o->exclude_padding != 0;
-    if (x->rank < p->n) REFUSE(EIN_SHAPE, "%s: x %s has rank %d; at least %d", p->name, ein__dims_text(*x).s, x->rank, p->n);
+    if (x->rank < p->n)
+        REFUSE(EIN_SHAPE, "%s: x %s has rank %d; at least %d", p->name, ein__dims_text(*x).s, x->rank, p->n);
     for (int i = 0; i < p->n; i++) {
         window *w = &p->w[i];
         int dimension = x->rank - p->n + i;
-        *w = (window){.in = x->at[dimension], .kernel = o->kernel[i], .stride = o->stride[i], .dilation = o->dilation[i],
-                      .before = o->padding[i], .after = o->padding_end[i]};
+        *w = (window){.in = x->at[dimension], .kernel = o->kernel[i], .stride = o->stride[i],
+                      .dilation = o->dilation[i], .before = o->padding[i], .after = o->padding_end[i]};
         if (w->stride == 0) w->stride = w->kernel;
         if (w->dilation == 0) w->dilation = 1;
         TRY(ein__window_make(g, p->name, dimension, o->ceil_mode != 0, w));
@@ -42,7 +43,8 @@ static ein_status make_pool(graph *g, pool *p, const dims *x, const ein_pool_opt
 }
 
 /* The node: labels of the result, then the places in a window, which `kind` merges. */
-static ein_status add_pool(graph *g, const pool *p, value x, merge_kind kind, double scale, ein_dtype dtype, value *out)
+static ein_status add_pool(graph *g, const pool *p, value x, merge_kind kind, double scale, ein_dtype dtype,
+                           value *out)
 {
     static const char *const places[] = {"r", "s"};
     node op;
@@ -104,11 +106,12 @@ static bool uniform(const pool *p)
 static int print_count(const pool *p, int i, char *out, size_t room)
 {
     const window *w = &p->w[i];
-    i64 lo = p->exclude ? 0 : -w->before, hi = w->in + (p->exclude ? 0 : w->after - w->excess), up = w->before + w->dilation - 1;
+    i64 lo = p->exclude ? 0 : -w->before, hi = w->in + (p->exclude ? 0 : w->after - w->excess);
+    i64 up = w->before + w->dilation - 1, step = w->stride, apart = w->dilation;
     return snprintf(out, room,
                     "%s(min(%" PRId64 ", floordiv(%" PRId64 " - x%d * %" PRId64 ", %" PRId64 "))"
                     " - max(0, floordiv(%" PRId64 " - x%d * %" PRId64 ", %" PRId64 ")))",
-                    i == 0 ? "x0 / (" : " * ", w->kernel, hi + up, i + 1, w->stride, w->dilation, lo + up, i + 1, w->stride, w->dilation);
+                    i == 0 ? "x0 / (" : " * ", w->kernel, hi + up, i + 1, step, apart, lo + up, i + 1, step, apart);
 }
 
 /* Sums, in f32 if x is narrower, divided by every window's own count. */

@@ -100,8 +100,8 @@ static ein_status check_split(graph *g, value x, int n, const int64_t *sizes, in
     if (n < 1 || sizes == NULL) REFUSE(EIN_INVALID, "split: %s", n < 1 ? "no pieces" : "sizes is NULL");
     for (int i = 0; i < n; i++) {
         if (sizes[i] < 0 || sizes[i] > d.at[*axis] - sum)
-            REFUSE(EIN_SHAPE, "split: piece %d has %" PRId64 " of the %" PRId64 " that are left on axis %d", i, sizes[i],
-                   d.at[*axis] - sum, *axis);
+            REFUSE(EIN_SHAPE, "split: piece %d has %" PRId64 " of the %" PRId64 " that are left on axis %d", i,
+                   sizes[i], d.at[*axis] - sum, *axis);
         sum += sizes[i];
     }
     if (sum == d.at[*axis]) return EIN_OK;
@@ -133,7 +133,8 @@ static ein_status add_flip(graph *g, value x, int n, const int *axes, value *out
     node op;
     uint32_t set = 0;
     dims d = ein__dims(g, x);
-    if (n < 0 || (n > 0 && axes == NULL)) REFUSE(EIN_INVALID, "flip: %s", n < 0 ? "a negative number of axes" : "axes is NULL");
+    if (n < 0) REFUSE(EIN_INVALID, "flip: %d axes", n);
+    if (n > 0 && axes == NULL) REFUSE(EIN_INVALID, "flip: axes is NULL");
     for (int i = 0; i < n; i++) {
         int axis;
         TRY(ein__check_axis(g, "flip", d.rank, axes[i], &axis));

@@ -231,7 +231,7 @@ EIN_API ein_tensor ein_embedding(ein_graph *g, ein_tensor ids, ein_tensor table)
 EIN_API ein_tensor ein_index_select(ein_graph *g, ein_tensor x, int axis, ein_tensor ids);
 /* y[.., j, ..] = x[.., index[.., j, ..], ..] along an axis; index has x's other extents. */
 EIN_API ein_tensor ein_gather(ein_graph *g, ein_tensor x, int axis, ein_tensor index);
-/* x with source[.., j, ..] added at index[.., j, ..] along an axis; in the order of j. */
+/* x with source[.., j, ..] added at index[.., j, ..] along an axis; source has the index's shape, and x's type. */
 EIN_API ein_tensor ein_scatter_add(ein_graph *g, ein_tensor x, int axis, ein_tensor index, ein_tensor source);
 /* ids [...] -> [..., classes], 1 where the class is the id, else 0. */
 EIN_API ein_tensor ein_one_hot(ein_graph *g, ein_tensor ids, int64_t classes, ein_dtype dtype);
@@ -247,7 +247,7 @@ EIN_API void ein_moe_routing(ein_graph *g, ein_tensor logits, int k, int64_t cap
 /* ---- new values --------------------------------------------------------------------------------------- */
 
 EIN_API ein_tensor ein_full(ein_graph *g, ein_dtype dtype, int rank, const int64_t *shape, double value);
-/* start, start + step, ...: n values. */
+/* start, start + step, ...: n values; whole numbers exactly. */
 EIN_API ein_tensor ein_arange(ein_graph *g, ein_dtype dtype, int64_t n, double start, double step);
 
 /* ---- views ----------------------------------------------------------------------------------------- */
@@ -259,12 +259,13 @@ EIN_API ein_tensor ein_permute(ein_graph *g, ein_tensor x, const int *axes);
 EIN_API ein_tensor ein_slice(ein_graph *g, ein_tensor x, int axis, int64_t start, int64_t end);
 /* Every step-th element; a negative step walks from `start` down to above `end`. */
 EIN_API ein_tensor ein_slice_step(ein_graph *g, ein_tensor x, int axis, int64_t start, int64_t end, int64_t step);
+/* Operands of one type, of shapes that differ along the axis only. */
 EIN_API ein_tensor ein_concat(ein_graph *g, int n, const ein_tensor *operands, int axis);
 EIN_API ein_tensor ein_stack(ein_graph *g, int n, const ein_tensor *operands, int axis); /* along a new axis */
 /* n pieces of these sizes along an axis. */
 EIN_API void ein_split(ein_graph *g, ein_tensor x, int n, const int64_t *sizes, int axis, ein_tensor *out);
 EIN_API ein_tensor ein_transpose(ein_graph *g, ein_tensor x, int a, int b);
-EIN_API ein_tensor ein_squeeze(ein_graph *g, ein_tensor x, int axis); /* an extent of 1 goes */
+EIN_API ein_tensor ein_squeeze(ein_graph *g, ein_tensor x, int axis); /* an extent of 1 goes, another stays */
 EIN_API ein_tensor ein_unsqueeze(ein_graph *g, ein_tensor x, int axis);
 EIN_API ein_tensor ein_flatten(ein_graph *g, ein_tensor x, int first, int last);
 /* Broadcast to a shape; -1 keeps an extent. */

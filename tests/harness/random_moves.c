@@ -137,7 +137,8 @@ void pool_call(maker *m)
     int n = dice_range(&m->d, 1, 2);
     shape x;
     ein_tensor image = pick_image(m, dice_range(&m->d, n, n + 2), &x);
-    ein_pool_options o = {.size = sizeof o, .ceil_mode = dice_chance(&m->d, 40), .exclude_padding = dice_chance(&m->d, 50)};
+    ein_pool_options o = {.size = sizeof o, .ceil_mode = dice_chance(&m->d, 40)};
+    o.exclude_padding = dice_chance(&m->d, 50);
     for (int i = 0; i < n; i++) {
         i64 extent = x.at[x.rank - n + i];
         o.kernel[i] = dice_range(&m->d, 1, (int)(extent < 4 ? extent : 4));

@@ -206,6 +206,13 @@ static void routing(void **state)
     result(g, "dispatch", plain[0]);
     result(g, "combine", plain[1]);
     result(g, "normalized", scaled[1]);
+    ein_tensor tokens = ein_input(g, "tokens", EIN_F32, SHAPE(TOKENS, 6));
+    ein_tensor up = ein_parameter(g, "up", EIN_F32, SHAPE(EXPERTS, 6, 8)),
+               down = ein_parameter(g, "down", EIN_F32, SHAPE(EXPERTS, 8, 6));
+    ein_tensor h = ein_einsum(g, "tec,td->ecd", 2, (ein_tensor[]){plain[0], tokens});
+    h = ein_silu(g, ein_einsum(g, "ecd,edf->ecf", 2, (ein_tensor[]){h, up}));
+    h = ein_einsum(g, "ecf,efd->ecd", 2, (ein_tensor[]){h, down});
+    result(g, "layer", ein_einsum(g, "tec,ecd->td", 2, (ein_tensor[]){scaled[1], h}));
     trial t;
     trial_make(&t, g);
     void *out = trial_cut(&t, 3, 3, 21);

@@ -153,8 +153,46 @@ static void other_types(void **state)
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) run(types[i], false);
 }
 
+/* Two rows from 1 on, as the run says, among zeros. */
+static void appends(void **state)
+{
+    (void)state;
+    static const ein_dtype types[] = {EIN_BF16, EIN_I64, EIN_BOOL};
+    enum { BEFORE = 3, STATE = 6, NEW = 2 };
+    ein_graph *g = NULL;
+    assert_int_equal(ein_graph_create(&g), EIN_OK);
+    ein_scalar position = ein_scalar_input(g, "at");
+    for (int i = 0; i < 3; i++) {
+        const char *name = ein__dtype_name(types[i]);
+        char rows[16];
+        snprintf(rows, sizeof rows, "rows %s", name);
+        ein_tensor x = ein_input(g, rows, types[i], SHAPE(BEFORE, NEW));
+        ein_output(g, name, ein_state_append(g, ein_state_tensor(g, name, types[i], SHAPE(BEFORE, STATE)), x, 1, position));
+    }
+    trial t;
+    trial_make(&t, g);
+    trial_set_scalar(&t, "at", 1);
+    unsigned char *out = trial_cut(&t, 3, 2, 71), *at = out;
+    for (int i = 0; i < 3; i++) {
+        size_t bytes = (size_t)ein__dtype_bytes(types[i]);
+        char rows[16];
+        snprintf(rows, sizeof rows, "rows %s", ein__dtype_name(types[i]));
+        const unsigned char *x = trial_data(&t, rows);
+        for (size_t r = 0; r < BEFORE; r++)
+            for (size_t c = 0; c < STATE; c++) {
+                const unsigned char zero[8] = {0}, *y = at + (r * STATE + c) * bytes;
+                assert_memory_equal(y, c == 1 || c == 2 ? x + (r * NEW + c - 1) * bytes : zero, bytes);
+            }
+        at += (BEFORE * STATE * bytes + 15) / 16 * 16;
+    }
+    free(out);
+    trial_free(&t);
+    ein_graph_free(g);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(words), cmocka_unit_test(bytes), cmocka_unit_test(other_types)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(words), cmocka_unit_test(bytes), cmocka_unit_test(other_types),
+                                       cmocka_unit_test(appends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
