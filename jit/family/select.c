@@ -59,14 +59,14 @@ static void scan(outline *f, bool indexed, const char *type)
 /* The block's first of the threads' ones. */
 static void tree(outline *f, bool indexed)
 {
-    short_text a = element(indexed, "tv[tid + h]", "tj[tid + h]", "tp[tid + h]");
-    short_text b = element(indexed, "tv[tid]", "tj[tid]", "tp[tid]");
+    const char *a = indexed ? "tv[tid + h], tj[tid + h], tp[tid + h]" : "tv[tid + h], tp[tid + h]";
+    const char *b = indexed ? "tv[tid], tj[tid], tp[tid]" : "tv[tid], tp[tid]";
     LINE(f, "PHASE { tv[tid] = P(v); tp[tid] = P(p);%s }\n", indexed ? " tj[tid] = P(j);" : "");
     LINE(f, "for (int h = THREADS / 2; h > 0; h /= 2)\n");
     f->depth++;
     LINE(f, "PHASE_N(h) {\n");
     f->depth++;
-    LINE(f, "const int take = (tp[tid + h] >= 0) & ((tp[tid] < 0) | BEFORE(%s, %s));\n", a.s, b.s);
+    LINE(f, "const int take = (tp[tid + h] >= 0) & ((tp[tid] < 0) | BEFORE(%s, %s));\n", a, b);
     LINE(f, "tv[tid] = take ? tv[tid + h] : tv[tid];\n");
     if (indexed) LINE(f, "tj[tid] = take ? tj[tid + h] : tj[tid];\n");
     LINE(f, "tp[tid] = take ? tp[tid + h] : tp[tid];\n");
