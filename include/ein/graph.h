@@ -67,7 +67,7 @@ EIN_API ein_dtype ein_tensor_dtype(const ein_graph *g, ein_tensor x); /* 0 for {
 EIN_API ein_tensor ein_einsum(ein_graph *g, const char *equation, int n, const ein_tensor *operands);
 /* [..., m, k] x [..., k, n] -> [..., m, n]; leading dimensions broadcast; vectors as in torch.matmul. */
 EIN_API ein_tensor ein_matmul(ein_graph *g, ein_tensor a, ein_tensor b);
-/* x [..., k], weight [n, k], bias [n] or {0} -> x weight^T + bias, [..., n]. */
+/* x [..., k], weight [n, k], bias [n] or {0} -> x weight^T + bias, [..., n]; all of one float type. */
 EIN_API ein_tensor ein_linear(ein_graph *g, ein_tensor x, ein_tensor weight, ein_tensor bias);
 
 /* ---- elementwise ----------------------------------------------------------------------------------- */
@@ -78,6 +78,7 @@ EIN_API ein_tensor ein_linear(ein_graph *g, ein_tensor x, ein_tensor weight, ein
  * or(a,b) where(c,a,b). The result has the operands' common type; f32 if that is an integer and the expression is
  * not ("/" and functions of integers are f32; whole constants keep integers); i64 if all operands are bool. */
 EIN_API ein_tensor ein_map(ein_graph *g, const char *expression, int n, const ein_tensor *operands);
+/* Of bools, add, maximum are "or", mul, minimum are "and"; sub, pow, neg, relu, clamp and roundings take none. */
 EIN_API ein_tensor ein_add(ein_graph *g, ein_tensor a, ein_tensor b);
 EIN_API ein_tensor ein_sub(ein_graph *g, ein_tensor a, ein_tensor b);
 EIN_API ein_tensor ein_mul(ein_graph *g, ein_tensor a, ein_tensor b);
@@ -125,7 +126,8 @@ EIN_API ein_tensor ein_cast(ein_graph *g, ein_tensor x, ein_dtype dtype);
 /* ---- reductions and row ops ------------------------------------------------------------------------ */
 
 /* Over `n` axes (negative counts from the end; n = 0: all axes). An empty sum is 0, an empty mean is NaN,
- * an empty maximum is refused, as in PyTorch. */
+ * an empty maximum is refused, as in PyTorch. Sums and products of integers and bools are i64; mean and logsumexp take
+ * floats. */
 EIN_API ein_tensor ein_sum(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim);
 EIN_API ein_tensor ein_mean(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim);
 EIN_API ein_tensor ein_amax(ein_graph *g, ein_tensor x, int n, const int *axes, int keepdim);
@@ -140,7 +142,7 @@ EIN_API ein_tensor ein_argmin(ein_graph *g, ein_tensor x, int axis, int keepdim)
 /* The k largest (smallest) along an axis, sorted, equal ones by index; out[0] values, out[1] indices (i64), both with
  * k in the axis' place. NaN is the largest. */
 EIN_API void ein_topk(ein_graph *g, ein_tensor x, int k, int axis, int smallest, ein_tensor *out);
-/* Running sum along an axis, x's type. */
+/* Running sum along an axis, x's type, not bool. */
 EIN_API ein_tensor ein_cumsum(ein_graph *g, ein_tensor x, int axis);
 /* exp(x - max) / sum over one axis. */
 EIN_API ein_tensor ein_softmax(ein_graph *g, ein_tensor x, int axis);
@@ -151,7 +153,7 @@ EIN_API ein_tensor ein_cross_entropy(ein_graph *g, ein_tensor logits, ein_tensor
 /* x [..., d], weight [d] or {0}: x / sqrt(mean(x^2 over the last axis) + eps) * weight. */
 EIN_API ein_tensor ein_rms_norm(ein_graph *g, ein_tensor x, ein_tensor weight, double eps);
 /* x [..., d], weight [d] or {0}, bias [d] or {0}: (x - mean) / sqrt(variance + eps) * weight + bias over the last
- * axis. The statistic is one pass of Welford's. */
+ * axis. The statistic is one pass of Welford's. Weight and bias of all norms are of x's type, or f32 for bf16, f16. */
 EIN_API ein_tensor ein_layer_norm(ein_graph *g, ein_tensor x, ein_tensor weight, ein_tensor bias, double eps);
 /* x [n, c, ...]: the same over c / groups channels and all positions; weight, bias [c] or {0}. */
 EIN_API ein_tensor ein_group_norm(ein_graph *g, ein_tensor x, int64_t groups, ein_tensor weight, ein_tensor bias,

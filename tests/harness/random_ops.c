@@ -417,7 +417,7 @@ void random_call(maker *m)
                  {6, rope_call},    {10, attention_call}, {6, embedding_call}, {7, reshape_call},
                  {6, permute_call}, {7, slice_call},      {7, concat_call},    {6, custom_call},
                  {5, append_call},  {14, parts_call},     {8, index_call},     {8, conv_call},
-                 {5, pool_call}};
+                 {5, pool_call},    {8, function_call},   {10, norm_call},     {10, choice_call}};
     enum { N_CALLS = sizeof calls / sizeof *calls };
     int sum = 0, k = 0;
     for (int i = 0; i < N_CALLS; i++) sum += calls[i].weight;

@@ -67,6 +67,9 @@ void parts_call(maker *m); /* random_moves.c */
 void index_call(maker *m);
 void conv_call(maker *m);
 void pool_call(maker *m);
+void function_call(maker *m); /* random_rows.c */
+void norm_call(maker *m);
+void choice_call(maker *m);
 /* Two to four like layers; returns the calls of one. */
 int layers_call(maker *m);
 
