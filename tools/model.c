@@ -182,6 +182,8 @@ ein_status model_check_length(const model *m, error *e)
     const model_use *u = &m->use;
     i64 limit = m->sizes.positions;
     if (limit == 0 || u->cached + u->seq <= limit) return EIN_OK;
+    if (u->cached == 0)
+        return ein__fail(e, EIN_INVALID, "%lld tokens exceed max_position_embeddings, %lld", (long long)u->seq, (long long)limit);
     return ein__fail(e, EIN_INVALID, "cached=%lld and seq=%lld exceed max_position_embeddings, %lld", (long long)u->cached,
                      (long long)u->seq, (long long)limit);
 }
@@ -244,6 +246,7 @@ static ein_status parse_config(arena *a, const char *path, bool folder, const ch
     const char *file = folder ? ein__arena_printf(a, "%s/config.json", path) : path;
     if (file == NULL) return EIN_NO_MEMORY;
     TRY(config_read(a, file, out, e));
+    out->from_files = true;
     if (folder) TRY(read_folder(a, path, out, e));
     out->use.batch = 1;
     out->use.seq = out->sizes.positions > 0 && out->sizes.positions < SEQ ? out->sizes.positions : SEQ;

@@ -27,6 +27,7 @@ typedef struct model {
         matmul matmul;
     };
     model_use use;
+    bool from_files;          /* has a config file */
     const char *folder;       /* has weights; NULL: weights are seeded */
     const char *stored_dtype; /* the config's word for the type of the weights; NULL: none */
     int n_ends;               /* tokens that end a text, of a config or generation_config.json */

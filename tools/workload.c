@@ -75,12 +75,16 @@ static ein_dtype trained_dtype(const workload *w)
     return 0;
 }
 
+/* Whose weights these are, if not the folder's in their own type. */
 static ein_status make_note(workload *w)
 {
     ein_dtype trained = trained_dtype(w), used = w->model.use.dtype;
     const char *word = trained != 0 ? ein__dtype_name(trained) : w->model.stored_dtype;
-    if (word == NULL || trained == used) return EIN_OK;
-    w->note = ein__arena_printf(&w->arena, "%s: its weights are %s: computed in %s", w->name, word, ein__dtype_name(used));
+    bool differs = word != NULL && trained != used, seeded = w->model.from_files && w->model.folder == NULL;
+    if (!differs && !seeded) return EIN_OK;
+    w->note = differs ? ein__arena_printf(&w->arena, "%s: its weights are %s: computed in %s%s", w->name, word,
+                                          ein__dtype_name(used), seeded ? " with seeded weights" : "")
+                      : ein__arena_printf(&w->arena, "%s: computed with seeded weights", w->name);
     return w->note != NULL ? EIN_OK : EIN_NO_MEMORY;
 }
 

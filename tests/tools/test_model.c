@@ -107,7 +107,7 @@ static void test_refusals(void **state)
     refuse("", EIN_INVALID, "\"\"");
     refuse("gpt2:head=1", EIN_INVALID, "known: layers, batch, seq, cached, hidden, dtype");
     refuse("gpt2:seq=1024,cached=1", EIN_INVALID, "max_position_embeddings, 1024");
-    refuse("minilm:seq=513", EIN_INVALID, "seq=513");
+    refuse("minilm:seq=513", EIN_INVALID, "513 tokens exceed max_position_embeddings, 512");
     refuse("vit-b16:seq=1", EIN_INVALID, "\"seq\" is unknown (known: layers, batch, hidden, dtype)");
     refuse("vit-b16:hidden=100", EIN_INVALID, "multiple of the 12 heads");
     refuse("llama-7b:", EIN_INVALID, "\"\"");
