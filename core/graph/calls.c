@@ -69,7 +69,7 @@ static ein_status note(graph *g, const call_form *form, const argument *argument
         kept[i] = arguments[i];
         TRY(keep_argument(g, form->kinds[i], &kept[i]));
     }
-    memcpy(ids, results, (size_t)n * sizeof *ids);
+    if (n > 0) memcpy(ids, results, (size_t)n * sizeof *ids);
     PUSH(&g->arena, &g->calls, ((call){form, kept, n, ids}));
     return EIN_OK;
 }
