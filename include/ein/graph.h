@@ -209,7 +209,8 @@ typedef struct ein_attention_options {
     double scale;        /* 0: 1/sqrt(d) */
     ein_scalar position; /* global index of query 0; {0}: 0 */
     ein_scalar length;   /* keys at or past it are not seen; {0}: all */
-    ein_tensor mask;     /* broadcasts to [b, hq, s, t]: bool, 1 is seen, or float, added to the scores; {0}: none */
+    ein_tensor mask;     /* broadcasts to [b, hq, s, t]: bool, 1 is seen, or float, added to the
+                            scores (-inf: not seen); {0}: none */
     int64_t window;      /* key t is seen by query s only if t > s + position - window; 0: no limit. A lower bound
                             alone: with causal, the last `window` keys */
     double softcap;      /* scores become softcap * tanh(score / softcap), before masks; 0: none */

@@ -19,8 +19,8 @@
  * is not seen: weights of these are -0. */
 #include "jit/family/attention.h"
 
-/* Below all maxima; its weight is 0. */
-static const double hidden_less = -3.4e38;
+/* A score below all maxima: its weight is 0. */
+static const double least_seen = -3.4e38;
 
 /* ---- loads ---- */
 
@@ -187,16 +187,14 @@ static void load_mask(text *b, const job *j, const tiling *t)
 static void add_score(text *b, const tiling *t, int i, const char *at)
 {
     const char *pad = "            ", *real = t->real;
-    text least = {0};
-    ein__expr_print_number(hidden_less, t->compute, &least);
-    const char *number = ein__text_get(&least);
     if (t->softcap) ADD("%sconst %s s%d = cap * %stanh(pp[%s] / cap)", pad, real, i, t->fn, at);
     else ADD("%sconst %s s%d = pp[%s]", pad, real, i, at);
     if (t->mask)
-        ADD(", a%d = kv[%s], r%d = s%d + a%d,\n%s    p%d = a%d == -%s ? a%d : r%d == -%s ? %s : r%d;\n", i, at, i, i,
-            i, pad, i, i, t->inf, i, i, t->inf, number, i);
-    else ADD(", p%d = s%d == -%s ? %s : s%d;\n", i, i, t->inf, number, i);
-    ein__text_free(&least);
+        ADD(", a%d = kv[%s], r%d = s%d + a%d,\n%s    p%d = a%d == -%s ? a%d : r%d == -%s ? ", i, at, i, i, i, pad, i, i,
+            t->inf, i, i, t->inf);
+    else ADD(", p%d = s%d == -%s ? ", i, i, t->inf);
+    ein__expr_print_number(least_seen, t->compute, b);
+    ADD(" : %c%d;\n", t->mask ? 'r' : 's', i);
 }
 
 /* f0 = the largest, or the sum, of f0 .. f<n-1>; n is a power of two. Where a result depends on the maximum by
@@ -223,10 +221,10 @@ static void maxima(text *b, const tiling *t)
     int parts = THREADS / t->queries, keys = t->keys / parts;
     ADD("        PHASE2(y, %d, x, %d) {\n", parts, t->queries);
     ADD("            const int n = sees[x] - t0 - y * %d;\n", keys);
-    if (t->window) ADD("            const int low = from[x] - t0 - y * %d;\n", keys);
+    if (t->window) ADD("            const int since = from[x] - t0 - y * %d;\n", keys);
     for (int i = 0; i < keys; i++) {
         add_score(b, t, i, ein__name("(y * %d + %d) * %d + x", keys, i, t->row).s);
-        if (t->window) ADD("            %s f%d = (n > %d) & (low <= %d) ? p%d : -%s;\n", t->real, i, i, i, i, t->inf);
+        if (t->window) ADD("            %s f%d = (n > %d) & (since <= %d) ? p%d : -%s;\n", t->real, i, i, i, i, t->inf);
         else ADD("            %s f%d = n > %d ? p%d : -%s;\n", t->real, i, i, i, t->inf);
     }
     for (int i = 0; i < keys; i++)

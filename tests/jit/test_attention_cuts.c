@@ -231,6 +231,28 @@ static void by_hand(void **state)
     close_bench(&b);
 }
 
+/* Heads that share one key head, and keys of their own number: neither causal nor as many as queries. */
+static void one_key_head(void **state)
+{
+    static const char *const by[] = {"g 0 1 4 t 0 5 20", "t 0 6 13 20", "g 0 3 4 s 0 2 3"};
+    static const ein_dtype all[] = {EIN_F32, EIN_BF16, EIN_F16, EIN_F64};
+    bench b;
+    (void)state;
+    open_bench(&b);
+    for (int i = 0; i < 4; i++) {
+        ein_graph *g = new_graph();
+        trial t;
+        ein_tensor q = ein_input(g, "q", all[i], SHAPE(1, 4, 3, D)), k = ein_input(g, "k", all[i], SHAPE(1, 1, T, D)),
+                   v = ein_input(g, "v", all[i], SHAPE(1, 1, T, 5));
+        result(g, "y", ein_scaled_dot_product_attention(g, q, k, v, NULL));
+        trial_make(&t, g);
+        for (int c = 0; c < 3; c++) free(check_cut(&b, &t, name, 3, by[c]));
+        trial_free(&t);
+        ein_graph_free(g);
+    }
+    close_bench(&b);
+}
+
 /* ---- decoding ---- */
 
 enum { ROOM = 24, STEPS = 20, WINDOW = 6 };
@@ -409,7 +431,7 @@ static void rope_by_hand(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(masks),      cmocka_unit_test(windows), cmocka_unit_test(softcaps),
-                                       cmocka_unit_test(odd_values), cmocka_unit_test(by_hand), cmocka_unit_test(decoding),
-                                       cmocka_unit_test(ropes),      cmocka_unit_test(rope_by_hand)};
+                                       cmocka_unit_test(odd_values), cmocka_unit_test(by_hand), cmocka_unit_test(one_key_head),
+                                       cmocka_unit_test(decoding),   cmocka_unit_test(ropes),   cmocka_unit_test(rope_by_hand)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
