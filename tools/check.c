@@ -89,7 +89,7 @@ static double tolerance_of(const comparable *how, const double *f64, const doubl
 static ein_status check(workload *w, arena *a, void *const *outputs, verdict *out)
 {
     const graph *g = &w->graph->g;
-    int next = workload_output(w, "next");
+    int next = w->model.use.wanted == LOGITS_AND_NEXT ? workload_output(w, "next") : -1;
     double **f64, **f32;
     NEW(a, f64, g->outputs.n);
     NEW(a, f32, g->outputs.n);

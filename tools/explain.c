@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ein explain MODEL: the plan alone, for any machine, without weights: how each op is cut, where its result
  * lies, and what its steps fetch from other devices. */
+#define _XOPEN_SOURCE 700
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/file.h"
@@ -155,6 +158,16 @@ static int save_plan(ein_program *p, const char *path)
     return complain(EXIT_USAGE, "%s", e.line);
 }
 
+/* The weights by their full path: the file may go elsewhere. */
+static int save_graph(const workload *w, const char *path)
+{
+    char message[256], whole[PATH_MAX];
+    const char *weights = w->model.folder;
+    if (weights != NULL && realpath(weights, whole) != NULL) weights = whole;
+    ein_status status = ein_graph_save(w->graph, path, weights, message, sizeof message);
+    return status == EIN_OK ? EXIT_DONE : complain(exit_of(status), "%s", message);
+}
+
 static int explain(const workload *w, const char *on, const args *a)
 {
     char message[256];
@@ -163,6 +176,7 @@ static int explain(const workload *w, const char *on, const args *a)
     ein_status status = session_plan(w, on, &context, &p, message);
     int result = status == EIN_OK ? print_program(p, a->json) : complain(exit_of(status), "%s", message);
     if (result == EXIT_DONE && a->save != NULL) result = save_plan(p, a->save);
+    if (result == EXIT_DONE && a->graph != NULL) result = save_graph(w, a->graph);
     ein_program_free(p);
     ein_context_free(context);
     return result;
@@ -172,7 +186,7 @@ int command_explain(int argc, char **argv)
 {
     args a;
     char on[256];
-    int result = args_parse(argc, argv, "devices machine json save", 1, 1, &a);
+    int result = args_parse(argc, argv, "devices machine json save graph", 1, 1, &a);
     if (result == EXIT_DONE) result = args_machine(&a, on, sizeof on);
     if (result != EXIT_DONE) return result;
     workload w;

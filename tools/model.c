@@ -245,6 +245,7 @@ static ein_status parse_config(arena *a, const char *path, bool folder, const ch
 {
     const char *file = folder ? ein__arena_printf(a, "%s/config.json", path) : path;
     if (file == NULL) return EIN_NO_MEMORY;
+    if (!folder && options == NULL && graph_file_is(path)) return graph_file_parse(a, path, out, e);
     TRY(config_read(a, file, out, e));
     out->from_files = true;
     if (folder) TRY(read_folder(a, path, out, e));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MODEL strings of the command line: a name and options, "llama-7b:layers=1,seq=512", "mlp", "matmul:m=8,n=8,k=8"; or
- * a config.json of Hugging Face, or the folder that holds one and perhaps weights, with the same options. */
+ * a config.json of Hugging Face, or the folder that holds one and perhaps weights, with the same options; or a graph
+ * file. */
 #ifndef TOOLS_MODEL_H
 #define TOOLS_MODEL_H
 
@@ -29,6 +30,7 @@ typedef struct model {
     model_use use;
     bool from_files;          /* has a config file */
     const char *folder;       /* has weights; NULL: weights are seeded */
+    const char *graph;        /* a graph file; NULL: another family */
     const char *stored_dtype; /* the config's word for the type of the weights; NULL: none */
     int n_ends;               /* tokens that end a text, of a config or generation_config.json */
     i64 ends[MOST_ENDS];
@@ -60,7 +62,9 @@ i64 model_scalar(const model *m, const char *name);
 /* "f32", "bf16", "f16", "f64"; 0: none of them. */
 ein_dtype model_dtype(const char *name, size_t length);
 
-extern const family family_llama, family_bert, family_gpt2, family_vit, family_mlp, family_matmul;
+extern const family family_llama, family_bert, family_gpt2, family_vit, family_mlp, family_matmul, family_graph;
+bool graph_file_is(const char *path);
+ein_status graph_file_parse(arena *a, const char *path, model *out, error *e);
 /* Those that config files can be of; NULL at the end. */
 extern const family *const FAMILIES[];
 

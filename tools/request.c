@@ -90,7 +90,9 @@ ein_status request_apply(const request *r, model *m, error *e)
 {
     model_use *u = &m->use;
     if (r->dtype != 0) u->dtype = r->dtype;
-    if (r->input != NULL && m->family != &family_vit) return refuse(m, "--input", "reads no pixel_values", e);
+    if (r->input != NULL && m->family != &family_vit && m->family != &family_graph)
+        return refuse(m, "--input", "reads no pixel_values", e);
+    if (r->dtype != 0 && m->family == &family_graph) return refuse(m, "--dtype", "has its own types", e);
     if (r->tokens.n > 0) {
         TRY(check_tokens(r, m, e));
         u->seq = r->tokens.n;

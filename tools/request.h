@@ -10,7 +10,8 @@ typedef struct request {
     struct { int n, room; int32_t *items; } tokens; /* n = 0: none were given */
     i64 generate;
     ein_dtype dtype;    /* 0: the MODEL's */
-    const char *input;  /* a safetensors file with a tensor "pixel_values"; NULL: seeded numbers */
+    const char *input;  /* a safetensors file with a tensor "pixel_values", or inputs of a graph file by their names;
+                           NULL, or not in it: seeded numbers */
     const char *output; /* where the outputs go, as safetensors; NULL: nowhere */
     bool stop_at_end;   /* generate no more after a token that ends a text */
 } request;

@@ -79,9 +79,10 @@ static ein_status write(workload *w, arena *a, void *const *outputs, const char 
         const output *o = &g->outputs.items[i];
         const value_info *v = &g->values.items[o->value];
         i64 numel = ein__value_numel(g, o->value);
-        ein_dtype dtype = v->dtype == EIN_F64 ? EIN_F64 : EIN_F32;
+        bool narrow = v->dtype == EIN_BF16 || v->dtype == EIN_F16;
+        ein_dtype dtype = narrow ? EIN_F32 : v->dtype;
         int dropped = drops_first(w, v);
-        if (!ein__dtype_is_float(v->dtype)) continue;
+        if (w->model.family != &family_graph && !ein__dtype_is_float(v->dtype)) continue; /* tokens are in the row */
         void *numbers = ein__arena_get(a, (size_t)numel, (size_t)ein__dtype_bytes(dtype));
         if (numbers == NULL) return EIN_NO_MEMORY;
         ein__dtype_convert(dtype, numbers, v->dtype, outputs[i], numel);

@@ -47,7 +47,7 @@ static json_t *row_of(const command *c)
         (json_int_t)cold->buffer_bytes, "max_rel_error", ms_if(m->checked, m->verdict.error), "worst_row",
         ms_if(m->checked, m->verdict.worst_row), "repeats", (int)m->repeats, "ok", (int)measure_ok(m));
     if (row == NULL) return NULL;
-    json_object_set_new(row, "dtype", json_string(ein__dtype_name(c->work.model.use.dtype)));
+    json_object_set_new(row, "dtype", c->work.model.use.dtype != 0 ? json_string(ein__dtype_name(c->work.model.use.dtype)) : json_null());
     if (!m->checked || m->verdict.ok)
         result_add(row, &c->work, m->session.outputs, c->generated ? &c->tokens : NULL);
     return row;

@@ -78,6 +78,7 @@ static ein_dtype trained_dtype(const workload *w)
 /* Whose weights these are, if not the folder's in their own type. */
 static ein_status make_note(workload *w)
 {
+    if (w->model.family == &family_graph) return EIN_OK; /* has its own types */
     ein_dtype trained = trained_dtype(w), used = w->model.use.dtype;
     const char *word = trained != 0 ? ein__dtype_name(trained) : w->model.stored_dtype;
     bool differs = word != NULL && trained != used, seeded = w->model.from_files && w->model.folder == NULL;
@@ -88,18 +89,19 @@ static ein_status make_note(workload *w)
     return w->note != NULL ? EIN_OK : EIN_NO_MEMORY;
 }
 
-/* ---- images ---------------------------------------------------------------------------------------- */
+/* ---- given inputs ---------------------------------------------------------------------------------------- */
 
 static const char PIXELS[] = "pixel_values";
 
 /* How many images there are, the file says. */
-static ein_status open_image(workload *w)
+static ein_status open_given(workload *w)
 {
     const char *path = w->request.input;
     const vit *m = &w->model.vit;
     if (path == NULL) return EIN_OK;
-    TRY(ein__checkpoint_open(&w->arena, path, &w->image, &w->error));
-    const stored_tensor *t = find_stored(&w->image, PIXELS);
+    TRY(ein__checkpoint_open(&w->arena, path, &w->given, &w->error));
+    if (w->model.family != &family_vit) return EIN_OK;
+    const stored_tensor *t = find_stored(&w->given, PIXELS);
     const char *file = ein__arena_strdup(&w->arena, ein__excerpt_last(path, 80).s);
     if (file == NULL) return EIN_NO_MEMORY;
     if (t == NULL) return ein__fail(&w->error, EIN_INVALID, "%s: no tensor '%s'", file, PIXELS);
@@ -112,9 +114,19 @@ static ein_status open_image(workload *w)
     return EIN_OK;
 }
 
-static ein_status fill_image(workload *w, int i, const value_info *v, i64 n)
+/* An input from the file: of the leaf's shape, a float for a float. */
+static ein_status fill_given(workload *w, int i, const stored_tensor *t)
 {
-    const stored_tensor *t = find_stored(&w->image, PIXELS);
+    const leaf *l = &w->graph->g.leaves.items[i];
+    const value_info *v = &w->graph->g.values.items[l->value];
+    i64 n = ein__value_numel(&w->graph->g, l->value);
+    bool same = t->rank == v->rank && memcmp(t->shape, v->shape, (size_t)v->rank * sizeof *t->shape) == 0;
+    if (!ein__stored_readable(t) || ein__dtype_is_float(t->dtype) != ein__dtype_is_float(v->dtype))
+        return ein__fail(&w->error, EIN_DTYPE, "%s: '%s' is %s, wanted %s", ein__excerpt_last(w->request.input, 60).s,
+                         ein__excerpt_first(l->name, 40).s, t->type, ein__dtype_name(v->dtype));
+    if (!same)
+        return ein__fail(&w->error, EIN_SHAPE, "%s: '%s' has another shape than the model's input",
+                         ein__excerpt_last(w->request.input, 60).s, ein__excerpt_first(l->name, 40).s);
     w->leaves[i] = ein__arena_get(&w->arena, (size_t)n, (size_t)ein__dtype_bytes(v->dtype));
     if (w->leaves[i] == NULL) return EIN_NO_MEMORY;
     ein__dtype_convert(v->dtype, w->leaves[i], t->dtype, t->data, n);
@@ -157,7 +169,7 @@ static ein_status open_workload(workload *w, const char *source)
     TRY(model_parse(&w->arena, source, &w->model, &w->error));
     TRY(request_apply(&w->request, &w->model, &w->error));
     TRY(find_names(w));
-    TRY(open_image(w));
+    TRY(open_given(w));
     TRY(build(w));
     const graph *g = &w->graph->g;
     for (int i = 0; w->model.use.cached > 0 && i < g->leaves.n; i++) {
@@ -197,12 +209,12 @@ static ein_status fill_state(workload *w, int i)
 {
     const leaf *l = &w->graph->g.leaves.items[i];
     const value_info *v = &w->graph->g.values.items[l->value];
+    char *rows, *state;
+    NEW(&w->arena, state, (i64)workload_bytes(&w->graph->g, l->value));
+    w->leaves[i] = state;
+    if (w->model.use.cached == 0) return EIN_OK;
     i64 bytes = ein__dtype_bytes(v->dtype), blocks = v->shape[0] * v->shape[1];
     i64 cached = w->model.use.cached * v->shape[3], whole = v->shape[2] * v->shape[3];
-    char *rows, *state;
-    NEW(&w->arena, state, blocks * whole * bytes);
-    w->leaves[i] = state;
-    if (cached == 0) return EIN_OK;
     TRY(seeded(w, l->name, v->dtype, 0, 1, blocks * cached, &w->rows[i]));
     rows = w->rows[i];
     for (i64 b = 0; b < blocks; b++)
@@ -210,19 +222,38 @@ static ein_status fill_state(workload *w, int i)
     return EIN_OK;
 }
 
+/* Integers of an input below this are ids that every op which reads it knows. */
+static i64 least_limit(const workload *w, value v)
+{
+    const graph *g = &w->graph->g;
+    i64 limit = w->model.sizes.vocabulary > 0 ? w->model.sizes.vocabulary : 2;
+    for (int i = 0, first = w->model.family == &family_graph; i < g->nodes.n; i++) {
+        const node *n = &g->nodes.items[i];
+        if (n->id_operand < 0 || ein__value_source(g, n->operands[n->id_operand]) != v) continue;
+        i64 extent = n->spec.labels[n->id_label].extent;
+        if (first || extent < limit) limit = extent;
+        first = 0;
+    }
+    return limit < 1 ? 1 : limit > INT32_MAX ? INT32_MAX : limit;
+}
+
 static ein_status fill_integers(workload *w, int i, i64 n)
 {
-    const char *name = w->graph->g.leaves.items[i].name;
+    const leaf *l = &w->graph->g.leaves.items[i];
+    ein_dtype dtype = w->graph->g.values.items[l->value].dtype;
     int32_t *numbers;
     NEW(&w->arena, numbers, n);
-    w->leaves[i] = numbers;
-    if (strcmp(name, "positions") == 0) {
+    if (strcmp(l->name, "positions") == 0 && w->model.family != &family_graph) {
         for (i64 k = 0; k < n; k++) numbers[k] = (int32_t)(w->model.use.cached + k);
     } else if (w->request.tokens.n > 0) {
         memcpy(numbers, w->request.tokens.items, (size_t)n * sizeof *numbers);
     } else {
-        seeded_integers(name, (int32_t)w->model.sizes.vocabulary, n, numbers);
+        i64 limit = dtype == EIN_I8 || dtype == EIN_BOOL ? 2 : least_limit(w, l->value);
+        seeded_integers(l->name, (int32_t)limit, n, numbers);
     }
+    w->leaves[i] = ein__arena_get(&w->arena, (size_t)n, (size_t)ein__dtype_bytes(dtype));
+    if (w->leaves[i] == NULL) return EIN_NO_MEMORY;
+    ein__dtype_convert(dtype, w->leaves[i], EIN_I32, numbers, n);
     return EIN_OK;
 }
 
@@ -242,8 +273,9 @@ static ein_status fill_leaf(workload *w, int i)
     i64 n = ein__value_numel(g, l->value);
     if (l->kind == LEAF_CONSTANT || (l->kind == LEAF_PARAMETER && w->model.folder != NULL)) return EIN_OK;
     if (l->kind == LEAF_STATE) return fill_state(w, i);
-    if (v->dtype == EIN_I32) return fill_integers(w, i, n);
-    if (w->request.input != NULL && strcmp(l->name, PIXELS) == 0) return fill_image(w, i, v, n);
+    const stored_tensor *given = l->kind == LEAF_INPUT ? find_stored(&w->given, l->name) : NULL;
+    if (given != NULL) return fill_given(w, i, given);
+    if (!ein__dtype_is_float(v->dtype)) return fill_integers(w, i, n);
     float deviation = l->kind == LEAF_PARAMETER ? 0.02f : 1.0f;
     return seeded(w, l->name, v->dtype, mean_of(w, l, v), deviation, n, &w->leaves[i]);
 }
@@ -274,7 +306,7 @@ void workload_close(workload *w)
     ein_graph_free(w->graph);
     ein_graph_free(w->prime);
     ein__checkpoint_close(&w->stored);
-    ein__checkpoint_close(&w->image);
+    ein__checkpoint_close(&w->given);
     ein__arena_free(&w->arena);
     ein__error_reset(&w->error);
 }

@@ -17,7 +17,7 @@ typedef struct workload {
     model model;
     request request;
     checkpoint stored; /* the weights of the model's folder, if it has any; placed from there, not by `leaves` */
-    checkpoint image;  /* of the request's input */
+    checkpoint given;  /* of the request's input */
     naming names;
     const char *note; /* what a user should know; NULL: nothing */
     ein_graph *graph;
