@@ -72,11 +72,13 @@ static ein_status widen_merge(arena *a, const merge **m)
     return EIN_OK;
 }
 
-/* The option `wire`. The key has it: merges are in the graph's. */
+/* The option `wire`. The key has it: merges are in the graph's. Of a gather's partials all but one are 0, so that none
+ * is rounded, and its kernel copies them as they are. */
 static ein_status widen_wires(ein_program *p)
 {
     for (int i = 0; i < p->graph.nodes.n; i++) {
         node *n = &p->graph.nodes.items[i];
+        if (n->kind == OP_GATHER) continue;
         TRY(widen_merge(&p->arena, &n->spec.merge));
         for (int k = 0; k < n->n_stages; k++) TRY(widen_merge(&p->arena, &n->stages[k].merge));
     }

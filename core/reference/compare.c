@@ -37,6 +37,23 @@ static bool rounds(const node *n)
     return n->kind == OP_MAP || n->kind == OP_ROW || n->kind == OP_ATTENTION || n->kind == OP_CUSTOM;
 }
 
+/* In a body, what is made of narrower operands than f64 alone is made in f32, though the result may be f64. */
+static bool has_narrow_part(const graph *g, const node *n)
+{
+    enum { MOST = 64 }; /* more than a call takes */
+    ein_dtype types[MOST];
+    if (n->kind != OP_MAP || n->spec.n_operands + n->n_indices > MOST) return false;
+    for (int i = 0; i < n->spec.n_operands + n->n_indices; i++)
+        types[i] = i < n->spec.n_operands ? ein__dtype_compute(g->values.items[n->operands[i]].dtype) : EIN_I64;
+    for (int r = 0; r < MAX_STATES; r++)
+        for (int i = 0; i < n->body[r].n; i++) {
+            const expr part = {i + 1, n->body[r].nodes};
+            expr_op op = part.nodes[i].op;
+            if (op != X_ARG && op != X_CONST && ein__expr_type(&part, types) == EIN_F32) return true;
+        }
+    return false;
+}
+
 /* One pass backwards, as operands precede. `behind` per value. */
 static ein_dtype coarsest_behind(const graph *g, value v, bool *behind)
 {
@@ -50,6 +67,7 @@ static ein_dtype coarsest_behind(const graph *g, value v, bool *behind)
             if (!behind[n->results[r]]) continue;
             ein_dtype have = g->values.items[n->results[r]].dtype;
             found = true;
+            if (have == EIN_F64 && has_narrow_part(g, n)) have = EIN_F32;
             if (rounds(n) && coarseness(have) > coarseness(d)) d = have;
         }
         for (int o = 0; found && o < n->spec.n_operands; o++) behind[n->operands[o]] = true;

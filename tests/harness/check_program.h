@@ -13,6 +13,7 @@ typedef struct program_case {
     bool cached;           /* the program must come out of the cache */
     const random_graph *graph;
     const char *plan; /* as ein__plan_print prints it; NULL: the search's */
+    ein_dtype wire;   /* as in ein_compile_options */
     bool counting;    /* check the byte tally too */
 } program_case;
 

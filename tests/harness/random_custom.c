@@ -173,16 +173,17 @@ void custom_call(maker *m)
     const ein_op *op = ops[dice_below(&m->d, 4)];
     ein_tensor x[2] = {pick(m)}, y[2];
     shape s = shape_of(m, x[0]);
+    x[0] = as_type(m, x[0], EIN_F32); /* their kernels are written for it */
     shape two = random_factors(m, shape_numel(&s), 2);
     if (shape_numel(&two) > 0)
         x[0] = ein_reshape(m->g, x[0], 2, two.at);
     else
-        x[0] = make_leaf(m, two = (shape){2, {3, 4}}); /* the labels' extents must be told */
-    if (op == &ramp) x[1] = pick_shaped(m, (shape){1, {two.at[1]}});
+        x[0] = as_type(m, make_leaf(m, two = (shape){2, {3, 4}}), EIN_F32); /* the labels' extents must be told */
+    if (op == &ramp) x[1] = pick_typed(m, (shape){1, {two.at[1]}}, EIN_F32);
     if (op == &heads) {
         i64 h = dice_range(&m->d, 1, 6);
         while (two.at[1] % h != 0) h--;
-        x[1] = pick_shaped(m, (shape){1, {h}});
+        x[1] = pick_typed(m, (shape){1, {h}}, EIN_F32);
     }
     ein_custom(m->g, op, x, y);
     add_value(m, y[0]);

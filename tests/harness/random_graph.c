@@ -64,12 +64,22 @@ static const char *new_name(maker *m, const char *stem)
     return ein__arena_printf(m->a, "%s%d", stem, m->n_names++);
 }
 
-static void *make_floats(maker *m, i64 n)
+ein_dtype random_float_type(maker *m)
+{
+    static const ein_dtype types[] = {EIN_F64, EIN_F32, EIN_F32, EIN_BF16, EIN_BF16, EIN_F16};
+    if (m->type != 0) return m->type;
+    return m->mixed ? types[dice_below(&m->d, 6)] : EIN_F32;
+}
+
+static void *make_floats(maker *m, ein_dtype dtype, i64 n)
 {
     bool coarse = dice_chance(&m->values, 25); /* ties, exact sums, zeros */
-    float *x = ein__arena_get(m->a, (size_t)n + 1, sizeof *x);
-    for (i64 i = 0; x != NULL && i < n; i++)
-        x[i] = coarse ? (float)dice_range(&m->values, -4, 4) * 0.25f : (float)dice_real(&m->values);
+    i64 bytes = ein__dtype_bytes(dtype);
+    char *x = ein__arena_get(m->a, (size_t)n + 1, (size_t)bytes);
+    for (i64 i = 0; x != NULL && i < n; i++) {
+        double number = coarse ? dice_range(&m->values, -4, 4) * 0.25 : dice_real(&m->values);
+        ein__dtype_write(dtype, number, x + i * bytes);
+    }
     return x;
 }
 
@@ -82,24 +92,25 @@ static ein_tensor remember(maker *m, ein_tensor t, const void *data)
     return t;
 }
 
-static ein_tensor leaf_of(maker *m, ein_dtype dtype, shape s, const void *data)
+ein_tensor leaf_of(maker *m, ein_dtype dtype, shape s, const void *data)
 {
     int kind = dice_below(&m->d, 100);
-    if (dtype == EIN_F32 && (kind < 45 || m->in_layer)) /* parameters of integers are not built */
+    if (kind < 45 || m->in_layer)
         return remember(m, ein_parameter(m->g, new_name(m, "p"), dtype, s.rank, s.at), data);
     if (kind < 80) return remember(m, ein_input(m->g, new_name(m, "x"), dtype, s.rank, s.at), data);
     return ein_constant(m->g, dtype, s.rank, s.at, data);
 }
 
-ein_tensor make_state(maker *m, shape s)
+ein_tensor make_state(maker *m, ein_dtype dtype, shape s)
 {
-    return ein_state_tensor(m->g, new_name(m, "s"), EIN_F32, s.rank, s.at);
+    return ein_state_tensor(m->g, new_name(m, "s"), dtype, s.rank, s.at);
 }
 
 ein_tensor make_leaf(maker *m, shape s)
 {
-    if (!m->in_layer && dice_chance(&m->d, 2)) return make_state(m, s); /* only read: zeros */
-    return leaf_of(m, EIN_F32, s, make_floats(m, shape_numel(&s)));
+    ein_dtype dtype = random_float_type(m);
+    if (!m->in_layer && dice_chance(&m->d, 2)) return make_state(m, dtype, s); /* only read: zeros */
+    return leaf_of(m, dtype, s, make_floats(m, dtype, shape_numel(&s)));
 }
 
 ein_tensor make_ids(maker *m, shape s, i64 rows)
@@ -129,7 +140,7 @@ ein_scalar make_scalar(maker *m, i64 most)
 
 void add_value(maker *m, ein_tensor t)
 {
-    if (m->n_pool < MAX_POOL) m->pool[m->n_pool++] = (pooled){t, false};
+    if (m->n_pool < MAX_POOL) m->pool[m->n_pool++] = (pooled){.t = t};
 }
 
 void mark_used(maker *m, ein_tensor t)
@@ -138,14 +149,23 @@ void mark_used(maker *m, ein_tensor t)
         if (m->pool[i].t.id == t.id) m->pool[i].used = true;
 }
 
+bool is_float(const maker *m, ein_tensor t) { return ein__dtype_is_float(ein_tensor_dtype(m->g, t)); }
+
+ein_tensor as_type(maker *m, ein_tensor t, ein_dtype dtype)
+{
+    return ein_tensor_dtype(m->g, t) == dtype ? t : ein_cast(m->g, t, dtype);
+}
+
 ein_tensor pick(maker *m)
 {
     if (m->n_pool == 0 || dice_chance(&m->d, 20))
         return make_leaf(m, random_shape(m, dice_range(&m->d, 0, 4)));
     int i = dice_chance(&m->d, 50) ? m->n_pool - 1 - dice_below(&m->d, 4) : -1;
     if (i < 0) i = dice_below(&m->d, m->n_pool);
+    for (int k = 0; k < m->n_pool && !is_float(m, m->pool[i].t); k++) i = (i + 1) % m->n_pool;
     shape s = shape_of(m, m->pool[i].t);
-    if (shape_numel(&s) > 2 * MOST_ELEMENTS) return make_leaf(m, random_shape(m, dice_range(&m->d, 0, 4)));
+    if (shape_numel(&s) > 2 * MOST_ELEMENTS || !is_float(m, m->pool[i].t))
+        return make_leaf(m, random_shape(m, dice_range(&m->d, 0, 4)));
     mark_used(m, m->pool[i].t);
     return m->pool[i].t;
 }
@@ -165,16 +185,30 @@ ein_tensor pick_shaped(maker *m, shape s)
         shape have = shape_of(m, t);
         bool same = have.rank == s.rank;
         for (int i = 0; same && i < s.rank; i++) same = have.at[i] == s.at[i];
-        if (!same && (shape_numel(&have) != shape_numel(&s) || !dice_chance(&m->d, 50))) continue;
+        if (!is_float(m, t) || (!same && (shape_numel(&have) != shape_numel(&s) || !dice_chance(&m->d, 50))))
+            continue;
         mark_used(m, t);
         return same ? t : ein_reshape(m->g, t, s.rank, s.at);
     }
     return make_leaf(m, s);
 }
 
+ein_tensor pick_typed(maker *m, shape s, ein_dtype dtype)
+{
+    ein_dtype was = m->type;
+    m->type = dtype;
+    ein_tensor t = pick_shaped(m, s);
+    m->type = was;
+    return as_type(m, t, dtype);
+}
+
 ein_tensor tame(maker *m, ein_tensor x, i64 terms)
 {
     char expression[48];
+    if (ein_tensor_dtype(m->g, x) == EIN_F16) { /* ends at 65504 */
+        snprintf(expression, sizeof expression, "4 * tanh(x0 * %.6f)", terms > 1 ? 0.25 / sqrt((double)terms) : 0.25);
+        return ein_map(m->g, expression, 1, &x);
+    }
     if (terms <= 1 || dice_chance(&m->d, terms <= 4 ? 60 : 10)) return x;
     snprintf(expression, sizeof expression, "x0 * %.6f", 1 / sqrt((double)terms));
     return ein_map(m->g, expression, 1, &x);
@@ -200,6 +234,8 @@ static ein_status grow(maker *m, int ops)
 {
     m->zeros = dice_chance(&m->d, 12);
     m->large = dice_chance(&m->d, 20);
+    m->mixed = dice_chance(&m->d, 60);
+    if (dice_chance(&m->d, 10)) wild_call(m);
     int at = ops > 3 && dice_chance(&m->d, 35) ? dice_below(&m->d, ops) : -1;
     for (int i = 0; i < ops; i++) {
         if (i == at)
@@ -218,6 +254,10 @@ static ein_status fill(maker *m, random_graph *out)
     if (n > MAX_RANDOM_LEAVES) return EIN_INVALID;
     NEW(m->a, out->leaves, n);
     memcpy(out->leaves, m->data, (size_t)n * sizeof *out->leaves);
+    NEW(m->a, out->exact, m->g->g.values.n);
+    for (int i = 0; i < n; i++) out->exact[m->g->g.leaves.items[i].value] = m->exact_leaf[i];
+    for (int i = 0; i < m->n_pool; i++)
+        if (m->pool[i].exact) out->exact[m->pool[i].t.id - 1] = true;
     for (int k = 0; k < GRAPH_RUNS; k++) {
         NEW(m->a, out->scalars[k], m->n_scalars);
         for (int i = 0; i < m->n_scalars; i++)

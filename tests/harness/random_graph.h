@@ -12,6 +12,8 @@ typedef struct random_graph {
     arena arena;
     ein_graph *graph;
     const void **leaves;      /* data per leaf of the graph; NULL for states and constants */
+    bool *exact;              /* per value: the same bits under every plan; a leaf's elements are not to be moved.
+                               * NULL: none */
     i64 *scalars[GRAPH_RUNS]; /* values of the run-time scalars, for runs one after the other */
 } random_graph;
 

@@ -84,7 +84,7 @@ static void append_step(maker *m, layered *l)
     shape s = shape_of(m, l->x), whole = s;
     int axis = dice_below(&m->d, s.rank);
     whole.at[axis] += 3;
-    ein_tensor t = ein_state_append(m->g, make_state(m, whole), l->x, axis, l->position);
+    ein_tensor t = ein_state_append(m->g, make_state(m, ein_tensor_dtype(m->g, l->x), whole), l->x, axis, l->position);
     l->x = map2(m, "x0 + x1", l->x, ein_mean(m->g, t, 1, &axis, 1));
 }
 
@@ -142,8 +142,9 @@ static layered start_layers(maker *m)
     for (int i = 0; i < s.rank; i++)
         if (s.at[i] == 0) s.at[i] = 2;
     l.x = x.id != 0 ? x : make_leaf(m, s);
-    l.y = pick_shaped(m, s);
-    l.shared = pick_shaped(m, s);
+    m->type = ein_tensor_dtype(m->g, l.x); /* of all that is in the layers */
+    l.y = pick_typed(m, s, m->type);
+    l.shared = pick_typed(m, s, m->type);
     l.position = make_scalar(m, 3);
     return l;
 }
@@ -163,6 +164,7 @@ int layers_call(maker *m)
         if (peek && i == 0) add_value(m, l.x);
     }
     m->in_layer = false;
+    m->type = 0;
     add_value(m, l.x);
     add_value(m, l.y);
     return steps;

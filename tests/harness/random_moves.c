@@ -12,7 +12,7 @@ static ein_tensor random_walk(maker *m, ein_tensor x, const shape *s, int axis)
     return ein_slice_step(m->g, x, axis - s->rank, at, dice_chance(&m->d, 50) ? INT64_MIN : at / 2, -step);
 }
 
-static ein_tensor random_pad(maker *m, ein_tensor x, const shape *s)
+static ein_tensor random_pad(maker *m, ein_tensor x, const shape *s, bool alone)
 {
     i64 before[EIN_MAX_RANK] = {0}, after[EIN_MAX_RANK] = {0};
     shape all = *s;
@@ -25,12 +25,12 @@ static ein_tensor random_pad(maker *m, ein_tensor x, const shape *s)
         before[i] = after[i] = 0;
         all.at[i] = s->at[i];
     }
-    return ein_pad(m->g, x, before, after, dice_chance(&m->d, 50) ? 0 : -0.5);
+    return ein_pad(m->g, x, before, after, alone || dice_chance(&m->d, 50) ? 0 : -0.5);
 }
 
-static ein_tensor random_stack(maker *m, ein_tensor x, const shape *s)
+static ein_tensor random_stack(maker *m, ein_tensor x, const shape *s, bool alone)
 {
-    ein_tensor y[3] = {x, pick_shaped(m, *s), x};
+    ein_tensor y[3] = {x, alone ? x : pick_typed(m, *s, ein_tensor_dtype(m->g, x)), x};
     int n = s->rank < EIN_MAX_RANK && shape_numel(s) < MOST_ELEMENTS ? dice_range(&m->d, 1, 3) : 0;
     return n > 0 ? ein_stack(m->g, n, y, dice_range(&m->d, 0, s->rank)) : x;
 }
@@ -48,22 +48,49 @@ static ein_tensor random_expand(maker *m, ein_tensor x, const shape *s)
     return ein_expand(m->g, x, to.rank, to.at);
 }
 
-void parts_call(maker *m)
+/* One of several pieces. */
+static ein_tensor random_split(maker *m, ein_tensor x, const shape *s, int axis)
 {
-    ein_tensor x = pick_ranked(m), y;
+    int n = (int)s->at[axis], at = dice_range(&m->d, 0, n);
+    ein_tensor pieces[3];
+    i64 sizes[3] = {at, (n - at) / 2, n - at - (n - at) / 2};
+    ein_split(m->g, x, 3, sizes, axis, pieces);
+    return pieces[m->zeros ? dice_below(&m->d, 3) : sizes[0] > 0 ? 0 : 2];
+}
+
+/* One row of an axis, without it or with one more. */
+static ein_tensor random_thin(maker *m, ein_tensor x, const shape *s, int axis)
+{
+    ein_tensor row = ein_slice(m->g, x, axis, -1, INT64_MAX);
+    if (s->at[axis] > 0 && dice_chance(&m->d, 50)) return ein_squeeze(m->g, row, axis);
+    return s->rank == EIN_MAX_RANK ? row : ein_unsqueeze(m->g, row, dice_range(&m->d, 0, s->rank));
+}
+
+ein_tensor random_part(maker *m, ein_tensor x, bool alone)
+{
+    ein_tensor y;
     shape s = shape_of(m, x);
     int a = dice_below(&m->d, s.rank), b = dice_below(&m->d, s.rank);
-    switch (dice_below(&m->d, 9)) {
+    switch (dice_below(&m->d, 12)) {
     case 0: y = ein_flip(m->g, x, a != b ? 2 : 1, (int[]){a, b}); break;
     case 1: y = ein_roll(m->g, x, dice_range(&m->d, -12, 12), a); break;
     case 2: y = random_walk(m, x, &s, a); break;
-    case 3: y = random_pad(m, x, &s); break;
-    case 4: y = random_stack(m, x, &s); break;
+    case 3: y = random_pad(m, x, &s, alone); break;
+    case 4: y = random_stack(m, x, &s, alone); break;
     case 5: y = random_expand(m, x, &s); break;
     case 6: y = ein_transpose(m->g, x, a, b - s.rank); break;
     case 7: y = ein_flatten(m->g, x, a < b ? a : b, a < b ? b : a); break;
+    case 8: y = random_split(m, x, &s, a); break;
+    case 9: y = random_thin(m, x, &s, a); break;
+    case 10: y = s.rank < 2 ? x : ein_triu(m->g, x, dice_range(&m->d, -3, 3)); break;
     default: y = s.rank < 2 ? x : ein_tril(m->g, x, dice_range(&m->d, -3, 3)); break;
     }
+    return y;
+}
+
+void parts_call(maker *m)
+{
+    ein_tensor x = pick_ranked(m), y = random_part(m, x, false);
     if (y.id != x.id) add_value(m, y);
 }
 
@@ -81,7 +108,8 @@ void index_call(maker *m)
     case 0: y = ein_index_select(m->g, x, axis, make_ids(m, (shape){1, {ids.at[axis]}}, rows)); break;
     case 1: y = ein_gather(m->g, x, axis, make_ids(m, ids, rows)); break;
     default:
-        y = ein_scatter_add(m->g, x, axis - s.rank, make_ids(m, ids, rows), pick_shaped(m, ids));
+        y = ein_scatter_add(m->g, x, axis - s.rank, make_ids(m, ids, rows),
+                            pick_typed(m, ids, ein_tensor_dtype(m->g, x)));
         y = tame(m, y, ids.at[axis]);
     }
     if (y.id != x.id) add_value(m, y);
@@ -126,8 +154,9 @@ void conv_call(maker *m)
     o.groups = groups;
     w.at[0] = groups * out;
     w.at[1] = x.at[1] / groups;
-    ein_tensor weight = pick_shaped(m, w);
-    if (dice_chance(&m->d, 40)) bias = pick_shaped(m, (shape){1, {w.at[0]}});
+    ein_dtype type = ein_tensor_dtype(m->g, image);
+    ein_tensor weight = pick_typed(m, w, type);
+    if (dice_chance(&m->d, 40)) bias = pick_typed(m, (shape){1, {w.at[0]}}, type);
     ein_tensor y = n == 1 ? ein_conv1d(m->g, image, weight, bias, &o) : ein_conv2d(m->g, image, weight, bias, &o);
     add_value(m, tame(m, y, shape_numel(&w) / w.at[0]));
 }

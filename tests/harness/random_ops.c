@@ -2,6 +2,7 @@
 /* One random call of each op. What would make tensors too large is replaced by a call that does not. */
 #include "tests/harness/random_ops.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,8 +19,7 @@ static const char *const bodies[3][10] = {
      "max(x0, max(x1, x2))", "x0 - x1 + x2", "(x0 + x1 + x2) * 0.5", "min(x0, x1) + x2",
      "x2 + x0 * 0.125 + x1", "x0 + x2", "-x0 + x1 / (1 + x2 * x2)"}};
 
-/* A shape that broadcasts to s. */
-static shape narrower(maker *m, shape s)
+shape narrower(maker *m, shape s)
 {
     shape r = s;
     int drop = s.rank > 0 && dice_chance(&m->d, 25) ? dice_range(&m->d, 1, s.rank) : 0;
@@ -46,12 +46,14 @@ static void map_call(maker *m)
 static void named_call(maker *m)
 {
     ein_tensor x = pick(m), y = pick_shaped(m, shape_of(m, x));
-    switch (dice_below(&m->d, 6)) {
+    switch (dice_below(&m->d, 8)) {
     case 0: add_value(m, ein_add(m->g, x, y)); break;
     case 1: add_value(m, ein_sub(m->g, y, x)); break;
     case 2: add_value(m, ein_mul(m->g, x, ein_map(m->g, "tanh(x0)", 1, &y))); break;
     case 3: add_value(m, ein_div(m->g, x, ein_map(m->g, "1 + abs(x0)", 1, &y))); break;
     case 4: add_value(m, ein_relu(m->g, x)); break;
+    case 5: add_value(m, ein_maximum(m->g, x, y)); break;
+    case 6: add_value(m, ein_minimum(m->g, y, x)); break;
     default: add_value(m, ein_silu(m->g, x)); break;
     }
 }
@@ -161,7 +163,12 @@ static void matmul_call(maker *m)
             b.at[b.rank++] = k;
             b.at[b.rank++] = random_extent(m);
         }
-        y = ein_matmul(m->g, x, pick_shaped(m, b));
+        ein_tensor z = pick_shaped(m, b);
+        if (a.rank >= 2 && b.rank >= 2 && dice_chance(&m->d, 40))
+            y = ein_einsum(m->g, dice_chance(&m->d, 70) ? "...ij,...jk->...ik" : "...ij,...jk", 2,
+                           (ein_tensor[]){x, z});
+        else
+            y = ein_matmul(m->g, x, z);
     }
     add_value(m, tame(m, y, k));
 }
@@ -171,14 +178,15 @@ static void linear_call(maker *m)
     ein_tensor x = pick_ranked(m), bias = {0};
     shape s = shape_of(m, x);
     i64 k = s.at[s.rank - 1], n = random_extent(m);
-    ein_tensor w = pick_shaped(m, (shape){2, {n, k}});
-    if (dice_chance(&m->d, 50)) bias = pick_shaped(m, (shape){1, {n}});
+    ein_dtype type = ein_tensor_dtype(m->g, x);
+    ein_tensor w = pick_typed(m, (shape){2, {n, k}}, type);
+    if (dice_chance(&m->d, 50)) bias = pick_typed(m, (shape){1, {n}}, type);
     add_value(m, tame(m, ein_linear(m->g, x, w, bias), k));
 }
 
 /* ---- reductions and row ops --------------------------------------------------------------------------- */
 
-static int random_axis(maker *m, int rank)
+int random_axis(maker *m, int rank)
 {
     int axis = dice_below(&m->d, rank);
     return dice_chance(&m->d, 25) ? axis - rank : axis;
@@ -215,7 +223,7 @@ static void rms_norm_call(maker *m)
 {
     ein_tensor x = pick_ranked(m), w = {0};
     shape s = shape_of(m, x);
-    if (dice_chance(&m->d, 60)) w = pick_shaped(m, (shape){1, {s.at[s.rank - 1]}});
+    if (dice_chance(&m->d, 60)) w = pick_typed(m, (shape){1, {s.at[s.rank - 1]}}, ein_tensor_dtype(m->g, x));
     add_value(m, ein_rms_norm(m->g, x, w, dice_chance(&m->d, 50) ? 0.01 : 0.125));
 }
 
@@ -239,8 +247,9 @@ static void rope_call(maker *m)
     if (dice_chance(&m->d, 50)) {
         ein_rope_tables(m->g, positions, d.at[3], 100, &c, &s);
     } else {
-        c = pick_shaped(m, (shape){2, {positions, d.at[3] / 2}});
-        s = pick_shaped(m, (shape){2, {positions, d.at[3] / 2}});
+        ein_dtype type = dice_chance(&m->d, 50) ? EIN_F32 : ein_tensor_dtype(m->g, x);
+        c = pick_typed(m, (shape){2, {positions, d.at[3] / 2}}, type);
+        s = pick_typed(m, (shape){2, {positions, d.at[3] / 2}}, type);
     }
     ein_scalar at = make_scalar(m, positions - d.at[1]);
     add_value(m, dice_chance(&m->d, 50) ? ein_rope(m->g, x, c, s, at) : ein_rope_interleaved(m->g, x, c, s, at));
@@ -276,22 +285,29 @@ static bool random_keys(maker *m, const shape *q, i64 e, shape *k, shape *v)
     return shape_numel(k) <= 4 * MOST_ELEMENTS && shape_numel(v) <= 4 * MOST_ELEMENTS;
 }
 
-/* Of a leaf: what is computed might be on either side of 0. */
-static ein_tensor bool_mask(maker *m, shape scores)
+/* Bools, or floats of which some are -infinity. */
+static ein_tensor mask_leaf(maker *m, shape s, ein_dtype type)
 {
-    ein_tensor x = make_leaf(m, narrower(m, scores));
-    return ein_cast(m->g, ein_map(m->g, "x0 > -0.3", 1, &x), EIN_BOOL);
+    if (dice_chance(&m->d, 50)) return exact_leaf(m, EIN_BOOL, s).t;
+    i64 n = shape_numel(&s), bytes = ein__dtype_bytes(type);
+    char *data = ein__arena_get(m->a, (size_t)n + 1, (size_t)bytes);
+    for (i64 i = 0; data != NULL && i < n; i++)
+        ein__dtype_write(type, dice_chance(&m->values, 30) ? -INFINITY : dice_real(&m->values), data + i * bytes);
+    return leaf_of(m, type, s, data);
 }
 
-static void hide_keys(maker *m, shape scores, ein_attention_options *o)
+/* Scores are of q's type, `type`. */
+static void hide_keys(maker *m, shape scores, ein_dtype type, ein_attention_options *o)
 {
     i64 t = scores.at[3];
     if (dice_chance(&m->d, 40)) o->position = make_scalar(m, t);
     if (dice_chance(&m->d, 40)) o->length = make_scalar(m, t + 1);
     if (dice_chance(&m->d, 30)) o->window = dice_range(&m->d, 1, (int)t + 2);
     if (dice_chance(&m->d, 30)) o->softcap = 2;
-    if (dice_chance(&m->d, 70)) return;
-    o->mask = dice_chance(&m->d, 50) ? pick_shaped(m, narrower(m, scores)) : bool_mask(m, scores);
+    if (dice_chance(&m->d, 60)) return;
+    shape s = narrower(m, scores);
+    if (dice_chance(&m->d, 50)) type = EIN_F32;
+    o->mask = dice_chance(&m->d, 40) ? pick_typed(m, s, type) : mask_leaf(m, s, type);
 }
 
 static void attention_call(maker *m)
@@ -306,9 +322,10 @@ static void attention_call(maker *m)
     t = k.at[2];
     ein_attention_options o = {
         .size = sizeof o, .causal = dice_chance(&m->d, 50), .scale = dice_chance(&m->d, 70) ? 0 : 0.75};
-    hide_keys(m, (shape){4, {q.at[0], q.at[1], q.at[2], t}}, &o);
-    ein_tensor key = pick_shaped(m, k),
-               val = dice_chance(&m->d, 10) && v.at[3] == k.at[3] ? key : pick_shaped(m, v);
+    ein_dtype type = ein_tensor_dtype(m->g, x);
+    hide_keys(m, (shape){4, {q.at[0], q.at[1], q.at[2], t}}, type, &o);
+    ein_tensor key = pick_typed(m, k, type),
+               val = dice_chance(&m->d, 10) && v.at[3] == k.at[3] ? key : pick_typed(m, v, type);
     if (dice_chance(&m->d, 60)) {
         add_value(m, ein_scaled_dot_product_attention(m->g, x, key, val, &o));
         return;
@@ -326,7 +343,7 @@ static void embedding_call(maker *m)
     ein_tensor table = {0};
     for (int i = m->n_pool - 1; i >= 0 && table.id == 0 && dice_chance(&m->d, 80); i--) {
         shape s = shape_of(m, m->pool[i].t);
-        if (s.rank != 2 || s.at[0] == 0) continue;
+        if (s.rank != 2 || s.at[0] == 0 || !is_float(m, m->pool[i].t)) continue;
         table = m->pool[i].t;
         t = s;
         mark_used(m, table);
@@ -383,7 +400,8 @@ static void concat_call(maker *m)
         if (dice_chance(&m->d, 60)) t.at[axis] = random_extent(m);
         all.at[axis] += t.at[axis];
         if (shape_numel(&all) > 2 * MOST_ELEMENTS) break;
-        x[k++] = dice_chance(&m->d, 15) && t.at[axis] == s.at[axis] ? x[0] : pick_shaped(m, t);
+        bool same = dice_chance(&m->d, 15) && t.at[axis] == s.at[axis];
+        x[k++] = same ? x[0] : pick_typed(m, t, ein_tensor_dtype(m->g, x[0]));
     }
     if (dice_chance(&m->d, 40)) {
         ein_tensor first = x[0];
@@ -400,7 +418,7 @@ static void append_call(maker *m)
     int axis = dice_below(&m->d, s.rank);
     whole.at[axis] += dice_below(&m->d, 5);
     ein_scalar position = make_scalar(m, whole.at[axis] - s.at[axis]);
-    state = ein_state_append(m->g, make_state(m, whole), rows, axis, position);
+    state = ein_state_append(m->g, make_state(m, ein_tensor_dtype(m->g, rows), whole), rows, axis, position);
     add_value(m, state);
     if (dice_chance(&m->d, 70)) make_output(m, state);
 }
@@ -417,7 +435,8 @@ void random_call(maker *m)
                  {6, rope_call},    {10, attention_call}, {6, embedding_call}, {7, reshape_call},
                  {6, permute_call}, {7, slice_call},      {7, concat_call},    {6, custom_call},
                  {5, append_call},  {14, parts_call},     {8, index_call},     {8, conv_call},
-                 {5, pool_call},    {8, function_call},   {10, norm_call},     {10, choice_call}};
+                 {5, pool_call},    {12, rows_call},      {7, unary_call},     {4, loss_call},
+                 {45, exact_call},  {8, ids_call},        {4, routing_call}};
     enum { N_CALLS = sizeof calls / sizeof *calls };
     int sum = 0, k = 0;
     for (int i = 0; i < N_CALLS; i++) sum += calls[i].weight;

@@ -1,141 +1,103 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random calls of norms, losses, choices and running sums. Where rounding could choose another result, the choice is
- * made among the numbers of a leaf. */
+/* Random calls of row ops and reductions besides those of random_ops.c, of one operand, and of cross entropy. */
+#include <math.h>
+
 #include "tests/harness/random_ops.h"
 
-/* ---- elementwise -------------------------------------------------------------------------------------- */
+/* ---- reductions and row ops --------------------------------------------------------------------------- */
 
-/* A choice that is exact: by the sign of a leaf's numbers. */
-static ein_tensor random_choice(maker *m, shape s) { return ein_gt(m->g, make_leaf(m, s), make_leaf(m, (shape){0})); }
-
-void function_call(maker *m)
+/* The product of a few elements, near 1 each. */
+static ein_tensor random_prod(maker *m, ein_tensor x, const shape *s, int axis)
 {
-    ein_graph *g = m->g;
-    ein_tensor x = pick(m), y = pick_shaped(m, shape_of(m, x)), z;
-    switch (dice_below(&m->d, 14)) {
-    case 0: z = ein_gelu(g, x, dice_chance(&m->d, 50)); break;
-    case 1: z = ein_abs(g, x); break;
-    case 2: z = ein_clamp(g, x, -0.75, 1.5); break;
-    case 3: z = ein_maximum(g, x, y); break;
-    case 4: z = ein_minimum(g, x, y); break;
-    case 5: z = ein_sigmoid(g, x); break;
-    case 6: z = ein_tanh(g, ein_neg(g, x)); break;
-    case 7: z = ein_exp(g, ein_clamp(g, x, -8, 1)); break;
-    case 8: z = ein_rsqrt(g, ein_exp(g, ein_clamp(g, x, -1, 1))); break;
-    case 9: z = ein_erf(g, ein_sin(g, x)); break;
-    case 10: z = ein_where(g, random_choice(m, shape_of(m, x)), x, y); break;
-    case 11: z = ein_cast(g, ein_mul(g, ein_cast(g, x, EIN_F64), y), EIN_F32); break;
-    case 12: z = ein_mul(g, x, ein_cast(g, random_choice(m, shape_of(m, x)), EIN_I8)); break;
-    default: z = ein_where(g, ein_logical_not(g, random_choice(m, shape_of(m, x))), ein_cos(g, x), y);
-    }
-    add_value(m, z);
+    x = ein_map(m->g, "1 + 0.5 * tanh(x0)", 1, &x);
+    if (s->at[axis] > 8) x = ein_slice(m->g, x, axis, 0, 8);
+    return ein_prod(m->g, x, 1, &axis, dice_chance(&m->d, 50));
 }
 
-/* ---- norms -------------------------------------------------------------------------------------------- */
-
-static ein_tensor random_table(maker *m, i64 n)
+/* Statistics that differ from 0 and 1. */
+static ein_tensor random_batch_norm(maker *m, ein_tensor x, const shape *s, ein_dtype type)
 {
-    return dice_chance(&m->d, 60) ? pick_shaped(m, (shape){1, {n}}) : (ein_tensor){0};
+    shape c = {1, {s->at[1]}};
+    ein_tensor mean = pick_typed(m, c, type), variance = pick_typed(m, c, type), w = {0}, b = {0};
+    variance = ein_map(m->g, "0.5 + x0 * x0", 1, &variance);
+    if (dice_chance(&m->d, 60)) w = pick_typed(m, c, type);
+    if (dice_chance(&m->d, 60)) b = pick_typed(m, c, type);
+    return ein_batch_norm(m->g, x, mean, variance, w, b, 0.01);
 }
 
-static ein_tensor random_channels(maker *m, shape *s)
+/* Group norm over channels, if there are any, or layer norm. */
+static ein_tensor random_norm(maker *m, ein_tensor x, const shape *s, ein_dtype type)
 {
-    ein_tensor x = pick(m);
-    shape have = shape_of(m, x);
-    *s = random_factors(m, shape_numel(&have), dice_range(&m->d, 2, 4));
-    return ein_reshape(m->g, x, s->rank, s->at);
+    bool group = s->rank >= 2 && s->at[1] > 0 && dice_chance(&m->d, 50);
+    i64 channels = s->at[group ? 1 : s->rank - 1], groups = dice_range(&m->d, 1, 4);
+    ein_dtype own = type != EIN_F64 && dice_chance(&m->d, 50) ? EIN_F32 : type; /* of weights */
+    ein_tensor w = {0}, b = {0};
+    if (dice_chance(&m->d, 60)) w = pick_typed(m, (shape){1, {channels}}, own);
+    if (dice_chance(&m->d, 60)) b = pick_typed(m, (shape){1, {channels}}, own);
+    if (!group) return ein_layer_norm(m->g, x, w, b, 0.01);
+    while (channels % groups != 0) groups--;
+    return ein_group_norm(m->g, x, groups, w, b, 0.01);
 }
 
-static ein_tensor random_group_norm(maker *m)
+void rows_call(maker *m)
 {
-    shape s;
-    ein_tensor x = random_channels(m, &s);
-    i64 groups = dice_range(&m->d, 1, 4);
-    while (s.at[1] % groups != 0) groups--;
-    return ein_group_norm(m->g, x, groups, random_table(m, s.at[1]), random_table(m, s.at[1]), 0.125);
-}
-
-static ein_tensor random_batch_norm(maker *m)
-{
-    shape s;
-    ein_tensor x = random_channels(m, &s), v = pick_shaped(m, (shape){1, {s.at[1]}});
-    v = ein_map(m->g, "abs(x0) + 0.5", 1, &v);
-    ein_tensor mean = pick_shaped(m, (shape){1, {s.at[1]}});
-    return ein_batch_norm(m->g, x, mean, v, random_table(m, s.at[1]), random_table(m, s.at[1]), 0.125);
-}
-
-void norm_call(maker *m)
-{
-    ein_tensor x = pick_ranked(m), y;
+    ein_tensor x = pick_ranked(m), y, both[2];
     shape s = shape_of(m, x);
-    i64 last = s.at[s.rank - 1];
-    switch (dice_below(&m->d, 4)) {
-    case 0: y = random_group_norm(m); break;
-    case 1: y = random_batch_norm(m); break;
-    case 2: y = ein_log_softmax(m->g, x, dice_below(&m->d, s.rank)); break;
-    default: y = ein_layer_norm(m->g, x, random_table(m, last), random_table(m, last), dice_chance(&m->d, 50) ? 0.01 : 0.125);
+    int axis = random_axis(m, s.rank), at = axis < 0 ? axis + s.rank : axis;
+    ein_dtype type = ein_tensor_dtype(m->g, x);
+    bool keep = dice_chance(&m->d, 40);
+    switch (dice_below(&m->d, 8)) {
+    case 0: y = random_prod(m, x, &s, at); break;
+    case 1: y = s.at[at] > 0 ? ein_logsumexp(m->g, x, 1, &axis, keep) : x; break;
+    case 2: y = ein_log_softmax(m->g, x, axis); break;
+    case 3: y = tame(m, ein_cumsum(m->g, x, axis), s.at[at]); break;
+    case 4: /* which of nearly equal ones come out is no matter to their values */
+        ein_topk(m->g, x, dice_range(&m->d, 0, (int)(s.at[at] < 5 ? s.at[at] : 5)), axis, dice_chance(&m->d, 50), both);
+        y = both[0];
+        break;
+    case 5: y = s.rank >= 2 ? random_batch_norm(m, x, &s, type) : x; break;
+    default: y = random_norm(m, x, &s, type); break;
     }
-    add_value(m, y);
+    if (y.id != x.id) add_value(m, y);
 }
 
-/* ---- reductions --------------------------------------------------------------------------------------- */
+/* ---- one operand -------------------------------------------------------------------------------------- */
 
-/* The logarithm of no sum is -inf. */
-static ein_tensor random_loss(maker *m, ein_tensor x, shape s)
+void unary_call(maker *m)
 {
-    i64 classes = s.at[s.rank - 1];
-    int axis = dice_below(&m->d, s.rank);
-    if (dice_chance(&m->d, 50)) {
-        s.rank--;
-        return classes > 0 ? ein_cross_entropy(m->g, x, make_ids(m, s, classes)) : x;
+    static ein_tensor (*const calls[])(ein_graph *g, ein_tensor x) = {ein_neg, ein_abs, ein_sin, ein_cos, ein_tanh,
+                                                                      ein_sigmoid, ein_erf, ein_relu, ein_silu};
+    ein_tensor x = pick(m), y;
+    switch (dice_below(&m->d, 6)) {
+    case 0: y = ein_cast(m->g, x, m->mixed ? random_float_type(m) : EIN_F32); break;
+    case 1: y = ein_clamp(m->g, x, -0.5, dice_chance(&m->d, 50) ? 0.75 : INFINITY); break;
+    case 2: y = ein_gelu(m->g, x, dice_chance(&m->d, 50)); break;
+    case 3: /* of numbers away from 0 */
+        y = ein_map(m->g, "0.5 + abs(x0)", 1, &x);
+        switch (dice_below(&m->d, 5)) {
+        case 0: y = ein_log(m->g, y); break;
+        case 1: y = ein_sqrt(m->g, y); break;
+        case 2: y = ein_rsqrt(m->g, y); break;
+        case 3: y = ein_reciprocal(m->g, y); break;
+        default: y = ein_pow(m->g, y, ein_full(m->g, ein_tensor_dtype(m->g, y), 0, NULL, 0.5)); break;
+        }
+        break;
+    case 4: y = ein_exp(m->g, ein_clamp(m->g, x, -INFINITY, 1)); break;
+    default: y = calls[dice_below(&m->d, (int)(sizeof calls / sizeof *calls))](m->g, x); break;
     }
-    return s.at[axis] > 0 ? ein_logsumexp(m->g, x, 1, &axis, dice_chance(&m->d, 40)) : x;
+    if (y.id != x.id) add_value(m, y);
 }
 
-static ein_tensor random_truth(maker *m, ein_tensor x, const shape *s)
-{
-    int axis = dice_below(&m->d, s->rank), keep = 1;
-    ein_tensor b = random_choice(m, *s);
-    b = dice_chance(&m->d, 50) ? ein_any(m->g, b, 1, &axis, keep) : ein_all(m->g, b, 1, &axis, keep);
-    return ein_where(m->g, b, x, ein_neg(m->g, x));
-}
+/* ---- loss --------------------------------------------------------------------------------------------- */
 
-/* Positions in a leaf, as numbers of at most 1. */
-static ein_tensor random_position(maker *m, const shape *s)
+void loss_call(maker *m)
 {
-    int axis = dice_below(&m->d, s->rank), keep = dice_chance(&m->d, 40);
-    ein_tensor x = make_leaf(m, *s), y;
-    if (s->at[axis] == 0) return x;
-    y = dice_chance(&m->d, 50) ? ein_argmax(m->g, x, axis, keep) : ein_argmin(m->g, x, axis, keep);
-    return ein_map(m->g, "x0 / 64", 1, &y);
-}
-
-static ein_tensor random_topk(maker *m, ein_tensor x, const shape *s)
-{
-    int axis = dice_below(&m->d, s->rank), n = (int)s->at[axis];
-    int k = dice_range(&m->d, m->zeros || n == 0 ? 0 : 1, n < 5 ? n : 5);
-    ein_tensor out[2];
-    bool positions = dice_chance(&m->d, 40);
-    ein_topk(m->g, positions ? make_leaf(m, *s) : x, k, axis, dice_chance(&m->d, 50), out);
-    return positions ? ein_map(m->g, "x0 / 64", 1, &out[1]) : out[0];
-}
-
-static ein_tensor random_cumsum(maker *m, ein_tensor x, const shape *s)
-{
-    int axis = dice_below(&m->d, s->rank);
-    return tame(m, ein_cumsum(m->g, x, axis), s->at[axis]);
-}
-
-void choice_call(maker *m)
-{
-    ein_tensor x = pick_ranked(m), y;
-    shape s = shape_of(m, x);
-    switch (dice_below(&m->d, 5)) {
-    case 0: y = random_loss(m, x, s); break;
-    case 1: y = random_truth(m, x, &s); break;
-    case 2: y = random_position(m, &s); break;
-    case 3: y = random_topk(m, x, &s); break;
-    default: y = random_cumsum(m, x, &s);
-    }
-    add_value(m, y);
+    ein_tensor x = pick_ranked(m), ids;
+    shape s = shape_of(m, x), targets = s;
+    i64 classes = s.at[--targets.rank];
+    if (classes == 0) return;
+    ids = make_ids(m, targets, classes);
+    if (dice_chance(&m->d, 30)) /* computed, some outside */
+        ids = ein_map(m->g, "x0 + 1", 1, &ids);
+    add_value(m, ein_cross_entropy(m->g, x, ids));
 }

@@ -233,6 +233,50 @@ static void test_wire(void **state)
     }
 }
 
+/* y [3,4] = rows 5, 0, 3 of w [6,4], which is in three parts, one a device; device 0 gives out the sum. */
+static const char three_parts[] =
+    "{\"ein_plan\":1,\"devices\":3,\"nodes\":[{\"node\":0,\"op\":\"embedding\",\"cuts\":[{\"labels\":[\"v\"],\"at\":[0,2,4,6]}],"
+    "\"devices\":[[0],[1],[2]]}],\"leaves\":[{\"leaf\":0,\"kind\":\"input\",\"name\":\"ids\"},{\"leaf\":1,\"kind\":\"parameter\","
+    "\"name\":\"w\",\"axes\":[{\"extent\":24,\"lo\":[0],\"hi\":[24]}],\"devices\":[[0,1,2]]}],\"carries\":[],"
+    "\"predicted_us\":0,\"predicted_bytes\":0,\"states_searched\":0}";
+
+/* Rows that are looked up are not rounded, so they travel as they are whatever the option says. */
+static void test_wire_of_rows(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const ein_dtype type = i < 2 ? EIN_BF16 : EIN_F16;
+        const int32_t ids[3] = {5, 0, 3};
+        uint16_t w[6 * 4], y[3 * 4];
+        ein_context *c = open_context("host:3", NULL);
+        ein_graph *g = NULL;
+        ein_weights *store = NULL;
+        ein_run *r = NULL;
+        assert_int_equal(ein_graph_create(&g), EIN_OK);
+        ein_tensor in = ein_input(g, "ids", EIN_I32, SHAPE(3));
+        ein_output(g, "y", ein_embedding(g, in, ein_parameter(g, "w", type, SHAPE(6, 4))));
+        for (int k = 0; k < 6 * 4; k++) ein__dtype_write(type, 0.25 * k - 2, &w[k]);
+        assert_int_equal(ein_weights_create(&store, c), EIN_OK);
+        assert_int_equal(ein_weights_add(store, "w", type, SHAPE(6, 4), w, EIN_BORROW), EIN_OK);
+        ein_compile_options o = {.size = sizeof o, .weights = store, .plan = three_parts, .counting = 1,
+                                 .wire = i % 2 != 0 ? EIN_F32 : 0};
+        ein_program *p = compile_program(c, g, &o);
+        assert_int_equal(ein_run_create(&r, p), EIN_OK);
+        assert_int_equal(ein_run_input(r, "ids", ids, sizeof ids), EIN_OK);
+        assert_int_equal(ein_run_output(r, "y", y, sizeof y), EIN_OK);
+        assert_int_equal(ein_run_once(r), EIN_OK);
+        assert_int_equal(run_tally(r, 3), program_stats(p).predicted_bytes);
+        for (int k = 0; k < 3 * 4; k++) {
+            assert_true(ein__dtype_read(type, &y[k]) == 0.25 * (4 * ids[k / 4] + k % 4) - 2);
+        }
+        ein_run_free(r);
+        ein_program_free(p);
+        ein_weights_free(store);
+        ein_graph_free(g);
+        ein_context_free(c);
+    }
+}
+
 /* The option is part of what a program is called in the cache; other types are refused. */
 static void test_wire_and_cache(void **state)
 {
@@ -262,6 +306,7 @@ static void test_wire_and_cache(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_type), cmocka_unit_test(test_windows),
-                                       cmocka_unit_test(test_wire), cmocka_unit_test(test_wire_and_cache)};
+                                       cmocka_unit_test(test_wire), cmocka_unit_test(test_wire_of_rows),
+                                       cmocka_unit_test(test_wire_and_cache)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

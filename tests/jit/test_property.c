@@ -79,6 +79,7 @@ static bool check_all(const property_case *c, const random_graph *r, const char 
     char machine[32];
     snprintf(machine, sizeof machine, "host:%d", c->devices);
     program_case p = {.machine = machine, .graph = r, .plan = plan, .counting = true};
+    if (c->seed % 2 == 0) p.wire = EIN_F32;
     if (c->seed % 10 == 3) p.cache_dir = cache;
     if (!check_program(&p, why)) return false;
     if (p.cache_dir != NULL) {

@@ -132,6 +132,15 @@ static void test_comparable(void **state)
         assert_int_equal(c.precision, precisions[k]);
         assert_true(c.rows == 1 && c.width == 6);
     }
+    /* f64 results: of f64 products, of an f32 as it is, and with a part that is f32. */
+    value d = leaf_of(&f, EIN_F64, 6, NULL), s = leaf_of(&f, EIN_F32, 6, NULL);
+    const char *const bodies[] = {"x0 * x1", "where(x1 > 0.5, x0, x1)", "x0 / (1 + abs(x1))", "x1 * x1 + x0"};
+    for (int k = 0; k < 4; k++) {
+        value mixed = map_of(&f, "i=6", bodies[k], -1, 2, VALUES(d, s), MAPS("i", "i"), "i");
+        f.g.values.items[mixed].dtype = EIN_F64;
+        ok(ein__comparable(&f.g, mixed, &c));
+        assert_int_equal(c.precision, k < 2 ? EIN_F64 : EIN_F32);
+    }
     value_info *shape = &f.g.values.items[z];
     shape->rank = 3;
     memcpy(shape->shape, (i64[]){2, 1, 3}, 3 * sizeof(i64));
