@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "core/graph/canonical.h"
 #include "tests/harness/random.h"
 
 enum { MOST_TUPLES = 24, MOST_CUTS = 3 };
@@ -233,4 +234,18 @@ ein_status random_plan_make(arena *a, const graph *g, uint64_t seed, int n_devic
             TRY(random_carry(&k, &g->loops.items[l].carries[c], &p->carries[i]));
         }
     return EIN_OK;
+}
+
+ein_status random_plan_text(const ein_graph *user, uint64_t seed, int n_devices, text *json, error *e)
+{
+    graph g = {.nodes = {0}};
+    arena a = {NULL};
+    plan p;
+    ein_status s = ein__canonicalize(&user->g, &g, e);
+    if (s == EIN_OK) s = random_plan_make(&a, &g, seed, n_devices, NULL, &p);
+    if (s == EIN_OK) s = ein__plan_check(&g, &p, e);
+    if (s == EIN_OK) s = ein__plan_print(&g, &p, json);
+    ein__arena_free(&a);
+    ein__arena_free(&g.arena);
+    return s;
 }

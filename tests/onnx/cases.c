@@ -30,8 +30,8 @@ int onnx_list(const char *root, const char *filter, char ***names)
 
 /* ---- reading ------------------------------------------------------------------------------------------ */
 
-static ein_status read_tensor(onnx_case *c, const char *root, const char *what, int i, const onnx_value *v, onnx_tensor *out,
-                              error *e)
+static ein_status read_tensor(onnx_case *c, const char *root, const char *what, int i, const onnx_value *v,
+                              onnx_tensor *out, error *e)
 {
     char path[1024];
     text bytes = {0};
@@ -43,7 +43,8 @@ static ein_status read_tensor(onnx_case *c, const char *root, const char *what, 
     /* The generator has no type of its own for bfloat16. */
     if (v->type == ONNX_BFLOAT16 && out->type == ONNX_UINT16) out->type = ONNX_BFLOAT16;
     if (v->type != out->type)
-        return ein__fail(e, EIN_INVALID, "%s %d is %s, not %s", what, i, onnx_type_name(out->type), onnx_type_name(v->type));
+        return ein__fail(e, EIN_INVALID, "%s %d is %s, not %s", what, i, onnx_type_name(out->type),
+                         onnx_type_name(v->type));
     return EIN_OK;
 }
 
@@ -70,7 +71,8 @@ static ein_status load(onnx_case *c, const char *root, error *e)
     NEW(&c->a, c->inputs, m->inputs.n);
     NEW(&c->a, c->outputs, m->outputs.n);
     for (int i = 0; i < m->inputs.n; i++) TRY(read_tensor(c, root, "input", i, &m->inputs.items[i], &c->inputs[i], e));
-    for (int i = 0; i < m->outputs.n; i++) TRY(read_tensor(c, root, "output", i, &m->outputs.items[i], &c->outputs[i], e));
+    for (int i = 0; i < m->outputs.n; i++)
+        TRY(read_tensor(c, root, "output", i, &m->outputs.items[i], &c->outputs[i], e));
     return EIN_OK;
 }
 

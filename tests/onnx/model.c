@@ -26,7 +26,10 @@ ein_dtype onnx_dtype(onnx_type t) { return t < ONNX_TYPES ? types[t].dtype : 0; 
 
 /* ---- fields ------------------------------------------------------------------------------------------- */
 
-static ein_status no_message(reader *r, const char *what) { return ein__fail(r->e, EIN_INVALID, "%s: no message", what); }
+static ein_status no_message(reader *r, const char *what)
+{
+    return ein__fail(r->e, EIN_INVALID, "%s: no message", what);
+}
 
 /* The end of a message that was read to its end. */
 static ein_status whole(reader *r, const wire *w, const char *what) { return w->bad ? no_message(r, what) : EIN_OK; }
@@ -34,7 +37,8 @@ static ein_status whole(reader *r, const wire *w, const char *what) { return w->
 static ein_status expect(reader *r, const wire_field *f, wire_type type, const char *what)
 {
     if (f->type == type) return EIN_OK;
-    return ein__fail(r->e, EIN_INVALID, "%s: field %u has wire type %d, not %d", what, f->number, (int)f->type, (int)type);
+    return ein__fail(r->e, EIN_INVALID, "%s: field %u has wire type %d, not %d", what, f->number, (int)f->type,
+                     (int)type);
 }
 
 static ein_status read_string(reader *r, const wire_field *f, const char *what, const char **out)
@@ -69,7 +73,15 @@ typedef struct tensor_fields {
     wire raw;
 } tensor_fields;
 
-enum { FLOAT_DATA = 4, INT32_DATA = 5, STRING_DATA = 6, INT64_DATA = 7, RAW_DATA = 9, DOUBLE_DATA = 10, UINT64_DATA = 11 };
+enum {
+    FLOAT_DATA = 4,
+    INT32_DATA = 5,
+    STRING_DATA = 6,
+    INT64_DATA = 7,
+    RAW_DATA = 9,
+    DOUBLE_DATA = 10,
+    UINT64_DATA = 11
+};
 
 static wire_type number_type(uint32_t field)
 {
@@ -117,7 +129,9 @@ static ein_status read_field(reader *r, const wire_field *f, tensor_fields *t, o
         t->has_raw = true;
         t->raw = f->bytes;
         return EIN_OK;
-    case 3: case 13: case 14: return ein__fail(r->e, EIN_DTYPE, "tensor: field %u (segments, data elsewhere)", f->number);
+    case 3:
+    case 13:
+    case 14: return ein__fail(r->e, EIN_DTYPE, "tensor: field %u (segments, data elsewhere)", f->number);
     default: return EIN_OK;
     }
 }
@@ -129,7 +143,8 @@ static ein_status set_shape(reader *r, const tensor_fields *t, onnx_tensor *out)
     for (int i = 0; i < t->dims.n; i++) {
         i64 extent = t->dims.items[i];
         if (extent < 0) return ein__fail(r->e, EIN_INVALID, "tensor: extent %lld", (long long)extent);
-        if (extent > 0 && numel > (INT64_C(1) << 40) / extent) return ein__fail(r->e, EIN_INVALID, "tensor: too many elements");
+        if (extent > 0 && numel > (INT64_C(1) << 40) / extent)
+            return ein__fail(r->e, EIN_INVALID, "tensor: too many elements");
         out->shape[i] = extent;
         numel *= extent;
     }
@@ -150,7 +165,7 @@ static uint32_t typed_field(onnx_type t)
     }
 }
 
-/* Little-endian, as this machine is. A number's low bytes are its element: of an int8 in int32_data, a float16's bits. */
+/* Little-endian, as this machine is. A number's low bytes are its element: an int8 in int32_data, a float16's bits. */
 static ein_status set_data(reader *r, const tensor_fields *t, onnx_tensor *out)
 {
     int bytes = types[out->type].bytes;

@@ -56,8 +56,8 @@ static void shrink(translation *t, const onnx_node *n, ein_tensor *out)
     char expression[160];
     double lambda = onnx_attr_float(n, "lambd", 0.5), bias = onnx_attr_float(n, "bias", 0);
     ein_tensor x = onnx_input(t, n, 0);
-    snprintf(expression, sizeof expression, "where(x0 < %.9g, x0 + %.9g, where(x0 > %.9g, x0 - %.9g, 0))", -lambda, bias,
-             lambda, bias);
+    snprintf(expression, sizeof expression, "where(x0 < %.9g, x0 + %.9g, where(x0 > %.9g, x0 - %.9g, 0))", -lambda,
+             bias, lambda, bias);
     out[0] = ein_map(t->g, expression, 1, &x);
 }
 
@@ -107,7 +107,8 @@ static void is_inf(translation *t, const onnx_node *n, ein_tensor *out)
 {
     ein_tensor x = onnx_input(t, n, 0);
     bool negative = onnx_attr_int(n, "detect_negative", 1), positive = onnx_attr_int(n, "detect_positive", 1);
-    ein_tensor below = ein_eq(t->g, x, onnx_scalar(t, x, -INFINITY)), above = ein_eq(t->g, x, onnx_scalar(t, x, INFINITY));
+    ein_tensor below = ein_eq(t->g, x, onnx_scalar(t, x, -INFINITY)),
+               above = ein_eq(t->g, x, onnx_scalar(t, x, INFINITY));
     out[0] = negative && positive ? ein_logical_or(t->g, below, above) : negative ? below : above;
 }
 
@@ -157,9 +158,10 @@ static void mean(translation *t, const onnx_node *n, ein_tensor *out)
 /* ---- the table ---------------------------------------------------------------------------------------- */
 
 /* Polynomial 4.4.49 of Abramowitz and Stegun (error 2e-8) up to 1, and pi/2 - atan(1/x) above. */
-#define ATAN_1(z) "(" z " * (0.9999999999 + " z " * " z " * (-0.3333314528 + " z " * " z " * (0.1999355085 + " z " * " z \
-    " * (-0.1420889944 + " z " * " z " * (0.1065626393 + " z " * " z " * (-0.0752896400 + " z " * " z " * (0.0429096138 + " z \
-    " * " z " * (-0.0161657367 + " z " * " z " * 0.0028662257)))))))))"
+#define ATAN_1(z)                                                                                          \
+    "(" z " * (0.9999999999 + " z " * " z " * (-0.3333314528 + " z " * " z " * (0.1999355085 + " z " * " z \
+    " * (-0.1420889944 + " z " * " z " * (0.1065626393 + " z " * " z " * (-0.0752896400 + " z " * " z      \
+    " * (0.0429096138 + " z " * " z " * (-0.0161657367 + " z " * " z " * 0.0028662257)))))))))"
 
 /* atan of a tensor, in steps: an expression of all of it would be long. */
 static ein_tensor atan_of(translation *t, ein_tensor x)
@@ -169,7 +171,10 @@ static ein_tensor atan_of(translation *t, ein_tensor x)
     return ein_map(t->g, "sign(x0) * where(abs(x0) > 1, 1.5707963267948966 - x1, x1)", 2, y);
 }
 
-static void arc_tangent(translation *t, const onnx_node *n, ein_tensor *out) { out[0] = atan_of(t, onnx_input(t, n, 0)); }
+static void arc_tangent(translation *t, const onnx_node *n, ein_tensor *out)
+{
+    out[0] = atan_of(t, onnx_input(t, n, 0));
+}
 
 static void arc_sine(translation *t, const onnx_node *n, ein_tensor *out)
 {

@@ -12,7 +12,8 @@ static void constant(translation *t, const onnx_node *n, ein_tensor *out)
     const onnx_attribute *a;
     if ((a = onnx_attr(n, "value")) != NULL && a->t != NULL) out[0] = onnx_constant(t, a->t);
     else if ((a = onnx_attr(n, "value_int")) != NULL) out[0] = ein_constant(t->g, EIN_I64, 0, NULL, &a->i);
-    else if ((a = onnx_attr(n, "value_float")) != NULL) out[0] = ein_constant(t->g, EIN_F32, 0, NULL, &(float){(float)a->f});
+    else if ((a = onnx_attr(n, "value_float")) != NULL)
+        out[0] = ein_constant(t->g, EIN_F32, 0, NULL, &(float){(float)a->f});
     else if ((a = onnx_attr(n, "value_ints")) != NULL)
         out[0] = ein_constant(t->g, EIN_I64, 1, (i64[]){a->ints.n}, a->ints.items);
     else onnx_skip(t, "op Constant of this kind");
@@ -61,7 +62,8 @@ static void eye_like(translation *t, const onnx_node *n, ein_tensor *out)
     const onnx_attribute *a = onnx_attr(n, "dtype");
     i64 extents[EIN_MAX_RANK], k = onnx_attr_int(n, "k", 0);
     int rank = onnx_shape(t, x, extents);
-    ein_tensor ones = ein_full(t->g, a != NULL ? onnx_dtype((onnx_type)a->i) : ein_tensor_dtype(t->g, x), rank, extents, 1);
+    ein_tensor ones =
+        ein_full(t->g, a != NULL ? onnx_dtype((onnx_type)a->i) : ein_tensor_dtype(t->g, x), rank, extents, 1);
     out[0] = ein_triu(t->g, ein_tril(t->g, ones, k), k);
 }
 
@@ -77,7 +79,8 @@ static void window(translation *t, const onnx_node *n, ein_tensor *out, double a
     i64 size = onnx_known_int(t, n, 0, 0);
     double angle = 2 * acos(-1) / (double)(onnx_attr_int(n, "periodic", 1) != 0 ? size : size - 1);
     ein_tensor at = ein_arange(t->g, EIN_F32, size, 0, 1);
-    ein_tensor x[5] = {at, onnx_scalar(t, at, a0), onnx_scalar(t, at, a1), onnx_scalar(t, at, a2), onnx_scalar(t, at, angle)};
+    ein_tensor x[5] = {at, onnx_scalar(t, at, a0), onnx_scalar(t, at, a1), onnx_scalar(t, at, a2),
+                       onnx_scalar(t, at, angle)};
     out[0] = ein_map(t->g, "x1 - x2 * cos(x0 * x4) + x3 * cos(2 * x0 * x4)", 5, x);
 }
 

@@ -39,7 +39,10 @@ typedef struct windows {
     i64 kernel[EIN_MAX_RANK], stride[EIN_MAX_RANK], dilation[EIN_MAX_RANK], before[EIN_MAX_RANK], after[EIN_MAX_RANK];
 } windows;
 
-static i64 at(const onnx_attribute *a, int i, i64 otherwise) { return a != NULL && i < a->ints.n ? a->ints.items[i] : otherwise; }
+static i64 at(const onnx_attribute *a, int i, i64 otherwise)
+{
+    return a != NULL && i < a->ints.n ? a->ints.items[i] : otherwise;
+}
 
 /* auto_pad: as many windows as strides fit into the extent; the odd element behind (SAME_UPPER) or in front. */
 static void same_padding(windows *w, const char *how, int i, i64 extent)
@@ -120,13 +123,14 @@ static ein_tensor spread(translation *t, ein_tensor x, const windows *w)
     return x;
 }
 
-/* The extents that are asked for, or follow from the paddings: what a padding less is needed, pads have of both ends. */
+/* Of a transposed convolution: its pads are cut off the full result's ends, so they are less padding here. */
 static void transposed_padding(const onnx_node *n, windows *w, const i64 *extent)
 {
     const onnx_attribute *shape = onnx_attr(n, "output_shape"), *more = onnx_attr(n, "output_padding");
     const char *how = onnx_attr_string(n, "auto_pad", "NOTSET");
     for (int i = 0; i < w->n; i++) {
-        i64 span = (w->kernel[i] - 1) * w->dilation[i], full = (extent[i] - 1) * w->stride[i] + at(more, i, 0) + span + 1;
+        i64 span = (w->kernel[i] - 1) * w->dilation[i],
+            full = (extent[i] - 1) * w->stride[i] + at(more, i, 0) + span + 1;
         i64 pads[2] = {at(onnx_attr(n, "pads"), i, 0), at(onnx_attr(n, "pads"), w->n + i, 0)};
         if (shape != NULL || strncmp(how, "SAME", 4) == 0) {
             i64 all = full - (shape != NULL ? at(shape, i, 0) : extent[i] * w->stride[i]);
@@ -165,7 +169,8 @@ typedef ein_tensor pool_call(ein_graph *, ein_tensor, const ein_pool_options *);
 /* Three dimensions: the last two, then the first, moved behind them. */
 static ein_tensor pool_3d(translation *t, ein_tensor x, const windows *w, pool_call *call)
 {
-    ein_pool_options o = {.size = sizeof o, .kernel = {w->kernel[1], w->kernel[2]}, .stride = {w->stride[1], w->stride[2]}};
+    ein_pool_options o = {
+        .size = sizeof o, .kernel = {w->kernel[1], w->kernel[2]}, .stride = {w->stride[1], w->stride[2]}};
     ein_pool_options first = {.size = sizeof o, .kernel = {w->kernel[0]}, .stride = {w->stride[0]}};
     for (int i = 0; i < 3; i++)
         if (w->before[i] != 0 || w->after[i] != 0 || w->dilation[i] != 1) onnx_skip(t, "windows of 3 dimensions");
@@ -219,7 +224,8 @@ static void pool(translation *t, const onnx_node *n, ein_tensor *out, pool_call 
 static void max_pool(translation *t, const onnx_node *n, ein_tensor *out) { pool(t, n, out, ein_max_pool); }
 static void average_pool(translation *t, const onnx_node *n, ein_tensor *out) { pool(t, n, out, ein_avg_pool); }
 
-static ein_tensor over_space(translation *t, const onnx_node *n, ein_tensor (*f)(ein_graph *, ein_tensor, int, const int *, int))
+static ein_tensor over_space(translation *t, const onnx_node *n,
+                             ein_tensor (*f)(ein_graph *, ein_tensor, int, const int *, int))
 {
     ein_tensor x = onnx_input(t, n, 0);
     int axes[EIN_MAX_RANK], count = 0;

@@ -19,8 +19,11 @@ static ein_tensor reduce_by(translation *t, const onnx_node *n, ein_tensor x, re
 
 static ein_tensor square(translation *t, ein_tensor x) { return ein_mul(t->g, x, x); }
 
-#define REDUCE(name, f) \
-    static void name(translation *t, const onnx_node *n, ein_tensor *out) { out[0] = reduce_by(t, n, onnx_input(t, n, 0), f); }
+#define REDUCE(name, f)                                                   \
+    static void name(translation *t, const onnx_node *n, ein_tensor *out) \
+    {                                                                     \
+        out[0] = reduce_by(t, n, onnx_input(t, n, 0), f);                 \
+    }
 REDUCE(reduce_sum, ein_sum)
 REDUCE(reduce_mean, ein_mean)
 REDUCE(reduce_max, ein_amax)
@@ -56,7 +59,8 @@ static void arg(translation *t, const onnx_node *n, ein_tensor *out, ein_tensor 
 {
     ein_tensor x = onnx_input(t, n, 0);
     i64 shape[EIN_MAX_RANK];
-    int axis = onnx_axis(onnx_attr_int(n, "axis", 0), onnx_shape(t, x, shape)), keep = (int)onnx_attr_int(n, "keepdims", 1);
+    int axis = onnx_axis(onnx_attr_int(n, "axis", 0), onnx_shape(t, x, shape)),
+        keep = (int)onnx_attr_int(n, "keepdims", 1);
     if (onnx_attr_int(n, "select_last_index", 0) == 0) {
         out[0] = f(t->g, x, axis, keep);
         return;
@@ -200,8 +204,8 @@ static void lrn(translation *t, const onnx_node *n, ein_tensor *out)
         ein_tensor part = ein_slice(t->g, padded, 1, i, i + shape[1]);
         sum = i == 0 ? part : ein_add(t->g, sum, part);
     }
-    ein_tensor y[5] = {x, sum, onnx_scalar(t, x, onnx_attr_float(n, "bias", 1)), onnx_scalar(t, x, alpha / (double)size),
-                       onnx_scalar(t, x, beta)};
+    ein_tensor y[5] = {x, sum, onnx_scalar(t, x, onnx_attr_float(n, "bias", 1)),
+                       onnx_scalar(t, x, alpha / (double)size), onnx_scalar(t, x, beta)};
     out[0] = ein_map(t->g, "x0 / pow(x2 + x3 * x1, x4)", 5, y);
 }
 

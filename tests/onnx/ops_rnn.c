@@ -68,7 +68,10 @@ static ein_tensor from_h(const layer *k, ein_tensor h, int gate)
     return ein_linear(k->t->g, h, rows(k, k->r, gate), rows(k, k->bias, k->gates + gate));
 }
 
-static ein_tensor both(const layer *k, ein_tensor x, int gate) { return ein_add(k->t->g, from_x(k, x, gate), from_h(k, k->h, gate)); }
+static ein_tensor both(const layer *k, ein_tensor x, int gate)
+{
+    return ein_add(k->t->g, from_x(k, x, gate), from_h(k, k->h, gate));
+}
 
 static ein_tensor peek(const layer *k, ein_tensor x, ein_tensor c, int part)
 {
@@ -108,13 +111,14 @@ static void step_lstm(layer *k, ein_tensor x)
 
 enum { MOST_STEPS = 32 };
 
-/* Y [sequence, 1, batch, hidden], Y_h and Y_c [1, batch, hidden]; with the batch first, [batch, sequence, 1, hidden] and
- * [batch, 1, hidden]. */
+/* Y [sequence, 1, batch, hidden], Y_h and Y_c [1, batch, hidden]; with the batch first, [batch, sequence, 1, hidden]
+ * and [batch, 1, hidden]. */
 static void run_layer(layer *k, step *f, const onnx_node *n, ein_tensor *out)
 {
     ein_graph *g = k->t->g;
     ein_tensor all[MOST_STEPS];
-    if (k->sequence > MOST_STEPS || k->sequence < 1) onnx_skip(k->t, "op %s of %lld steps", n->op, (long long)k->sequence);
+    if (k->sequence > MOST_STEPS || k->sequence < 1)
+        onnx_skip(k->t, "op %s of %lld steps", n->op, (long long)k->sequence);
     if (k->t->why[0] != 0) return;
     for (int i = 0; i < k->sequence; i++) {
         f(k, ein_squeeze(g, ein_slice(g, k->x, 0, i, i + 1), 0));

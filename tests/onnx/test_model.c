@@ -110,19 +110,23 @@ static void no_tensors(void **state)
     assert_int_equal(read(&a, BYTES("\x08\x02\x10\x01\x4a\x04\0\0\x80\x3f"), &x), EIN_INVALID);       /* one of two */
     assert_int_equal(read(&a, BYTES("\x08\x01\x10\x01\x4a\x05\0\0\x80\x3f\0"), &x), EIN_INVALID);     /* a byte more */
     assert_int_equal(read(&a, BYTES("\x08\x02\x10\x01\x22\x04\0\0\x80\x3f"), &x), EIN_INVALID);
-    assert_int_equal(read(&a, BYTES("\x08\x01\x10\x01\x28\x01"), &x), EIN_INVALID);                   /* float in int32_data */
+    assert_int_equal(read(&a, BYTES("\x08\x01\x10\x01\x28\x01"), &x), EIN_INVALID); /* float in int32_data */
     assert_int_equal(read(&a, BYTES("\x08\x01\x10\x01\x25\0\0\0\0\x4a\x04\0\0\0\0"), &x), EIN_INVALID); /* both */
     assert_int_equal(read(&a, BYTES("\x08\x01\x10\x01\x22\x03\0\0\0"), &x), EIN_INVALID);             /* half a float */
     assert_int_equal(read(&a, BYTES("\x08\x01\x10\x63\x28\x01"), &x), EIN_INVALID);                   /* type 99 */
     assert_int_equal(read(&a, BYTES("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x10\x01"), &x), EIN_INVALID); /* -1 */
     /* 2^30 x 2^30 x 2^30 elements */
-    assert_int_equal(read(&a, BYTES("\x08\x80\x80\x80\x80\x04\x08\x80\x80\x80\x80\x04\x08\x80\x80\x80\x80\x04\x10\x01"), &x),
-                     EIN_INVALID);
+    assert_int_equal(
+        read(&a, BYTES("\x08\x80\x80\x80\x80\x04\x08\x80\x80\x80\x80\x04\x08\x80\x80\x80\x80\x04\x10\x01"), &x),
+        EIN_INVALID);
     assert_int_equal(read(&a, BYTES("\x0a\x09\1\1\1\1\1\1\1\1\1\x10\x01\x4a\x04\0\0\0\0"), &x), EIN_SHAPE); /* rank 9 */
-    assert_int_equal(read(&a, BYTES("\x08\x01\x10\x01\x70\x01"), &x), EIN_DTYPE);                     /* data elsewhere */
-    assert_int_equal(read(&a, BYTES("\x42\x02"
-                                    "a\0"), &x), EIN_INVALID);                                        /* a zero in a name */
-    assert_int_equal(read(&a, BYTES("\x12\x01\x01"), &x), EIN_INVALID);                               /* a type that is no number */
+    assert_int_equal(read(&a, BYTES("\x08\x01\x10\x01\x70\x01"), &x), EIN_DTYPE); /* data elsewhere */
+    assert_int_equal(read(&a,
+                          BYTES("\x42\x02"
+                                "a\0"),
+                          &x),
+                     EIN_INVALID);                                      /* a zero in a name */
+    assert_int_equal(read(&a, BYTES("\x12\x01\x01"), &x), EIN_INVALID); /* a type that is no number */
     ein__arena_free(&a);
 }
 
@@ -179,6 +183,7 @@ static void model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(fields_of_all_types), cmocka_unit_test(no_messages),
-                                       cmocka_unit_test(tensors), cmocka_unit_test(no_tensors), cmocka_unit_test(model)};
+                                       cmocka_unit_test(tensors), cmocka_unit_test(no_tensors),
+                                       cmocka_unit_test(model)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

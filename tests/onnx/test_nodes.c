@@ -12,7 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/graph/canonical.h"
 #include "tests/harness/random_plan.h"
 #include "tests/onnx/cases.h"
 
@@ -78,20 +77,6 @@ static void make_graph(batch *b)
             b->results[at++] = get(output_bytes(&suite.cases[i], k));
 }
 
-static ein_status random_plan(const ein_graph *user, int devices, uint64_t seed, text *json, error *e)
-{
-    graph g = {.nodes = {0}};
-    arena a = {NULL};
-    plan p;
-    ein_status s = ein__canonicalize(&user->g, &g, e);
-    if (s == EIN_OK) s = random_plan_make(&a, &g, seed, devices, NULL, &p);
-    if (s == EIN_OK) s = ein__plan_check(&g, &p, e);
-    if (s == EIN_OK) s = ein__plan_print(&g, &p, json);
-    ein__arena_free(&a);
-    ein__arena_free(&g.arena);
-    return s;
-}
-
 static void bind_case(const batch *b, ein_run *r, int i, int *at)
 {
     const onnx_case *c = &suite.cases[i];
@@ -152,7 +137,7 @@ static bool try_devices(batch *b, int count, uint64_t seed, char why[256])
     snprintf(machine, sizeof machine, "host:%d", devices);
     ein_context_options o = {.size = sizeof o, .machine = machine, .no_cache = 1, .message = why, .message_bytes = 256};
     bool ok = ein_context_create(&c, &o) == EIN_OK;
-    if (ok && devices > 1 && random_plan(b->g, devices, seed, &plan, &e) != EIN_OK) {
+    if (ok && devices > 1 && random_plan_text(b->g, seed, devices, &plan, &e) != EIN_OK) {
         snprintf(why, 256, "no plan: %.240s", e.line);
         ok = false;
     }
@@ -164,8 +149,8 @@ static bool try_devices(batch *b, int count, uint64_t seed, char why[256])
     ein_program_stats stats = {.size = sizeof stats};
     ein_program_get_stats(p, &stats);
     if (getenv("EIN_ONNX_TIMES") != NULL)
-        fprintf(stderr, "%d..%d on %d: %d kernels, %d steps, search %.0f synth %.0f compile %.0f ms\n", b->lo, b->hi, devices,
-                stats.kernels, stats.steps, stats.search_ms, stats.synth_ms, stats.compile_ms);
+        fprintf(stderr, "%d..%d on %d: %d kernels, %d steps, search %.0f synth %.0f compile %.0f ms\n", b->lo, b->hi,
+                devices, stats.kernels, stats.steps, stats.search_ms, stats.synth_ms, stats.compile_ms);
     ok = ok && run_program(b, c, p, count, why);
     ein_program_free(p);
     ein_context_free(c);
@@ -183,7 +168,8 @@ static void run_batch(int lo, int hi)
         char why[256] = "";
         if (try_devices(&b, count, seed + (uint64_t)count, why) || hi - lo > 1) continue;
         if (suite.verdicts[lo].why[0] == 0)
-            snprintf(suite.verdicts[lo].why, sizeof suite.verdicts[lo].why, "%d devices: %.230s", device_counts[count], why);
+            snprintf(suite.verdicts[lo].why, sizeof suite.verdicts[lo].why, "%d devices: %.230s", device_counts[count],
+                     why);
     }
 }
 
@@ -214,7 +200,8 @@ static void note_end(const job *j, int status)
 static bool next_job(int *at, bool alone, job *j)
 {
     if (alone)
-        while (*at < suite.n && (suite.verdicts[*at].passed == (1 << COUNTS) - 1 || suite.verdicts[*at].why[0] != 0)) ++*at;
+        while (*at < suite.n && (suite.verdicts[*at].passed == (1 << COUNTS) - 1 || suite.verdicts[*at].why[0] != 0))
+            ++*at;
     if (*at >= suite.n) return false;
     int size = alone ? 1 : (int)from_environment("EIN_ONNX_BATCH", BATCH);
     j->lo = *at;

@@ -153,7 +153,8 @@ onnx_numbers onnx_known_input(translation *t, const onnx_node *n, int i)
         if (strcmp(c->known.items[k].name, name) == 0) return c->known.items[k].x;
     int input = find_input(c, name);
     onnx_numbers x = input >= 0 ? numbers_of_tensor(t, &c->inputs[input]) : evaluate(t, name);
-    if (ein__grow(&c->a, (void **)&c->known.items, c->known.n, &c->known.room, sizeof *c->known.items) != EIN_OK) abort();
+    if (ein__grow(&c->a, (void **)&c->known.items, c->known.n, &c->known.room, sizeof *c->known.items) != EIN_OK)
+        abort();
     c->known.items[c->known.n++] = (onnx_known){name, x};
     return x;
 }
@@ -287,7 +288,8 @@ bool onnx_translate(onnx_case *c, ein_graph *g, ein_tensor *outputs, char why[16
 {
     translation t = {.c = c, .g = g};
     run_nodes(&t, NULL);
-    for (int i = 0; i < c->model.outputs.n && t.why[0] == 0; i++) outputs[i] = find_value(&t, c->model.outputs.items[i].name);
+    for (int i = 0; i < c->model.outputs.n && t.why[0] == 0; i++)
+        outputs[i] = find_value(&t, c->model.outputs.items[i].name);
     memcpy(why, t.why, sizeof t.why);
     return t.why[0] == 0;
 }

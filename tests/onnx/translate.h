@@ -51,7 +51,8 @@ typedef struct onnx_op {
 } onnx_op;
 
 /* Each up to a NULL name. */
-extern const onnx_op onnx_ops_map[], onnx_ops_reduce[], onnx_ops_move[], onnx_ops_index[], onnx_ops_nn[], onnx_ops_rnn[];
+extern const onnx_op onnx_ops_map[], onnx_ops_reduce[], onnx_ops_move[], onnx_ops_index[], onnx_ops_nn[],
+    onnx_ops_rnn[];
 
 /* It cannot be done. */
 void onnx_skip(translation *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
