@@ -12,9 +12,22 @@
 
 #include "tests/tools/folder.h"
 
-typedef double *rows; /* n x width; never freed: a test is short */
+typedef double *rows; /* n x width; lives until rows_free */
 
-static rows rows_new(int n, int width) { return calloc((size_t)n * (size_t)width + 1, sizeof(double)); }
+static struct { int n; rows items[4096]; } all_rows;
+
+static rows rows_new(int n, int width)
+{
+    rows x = calloc((size_t)n * (size_t)width + 1, sizeof *x);
+    assert_true(x != NULL && all_rows.n < 4096);
+    return all_rows.items[all_rows.n++] = x;
+}
+
+/* All that there are. */
+static void rows_free(void)
+{
+    while (all_rows.n > 0) free(all_rows.items[--all_rows.n]);
+}
 
 /* The weight of that name, which must be there. */
 static const double *weight(const folder *f, const char *format, ...)

@@ -53,7 +53,7 @@ static void take(outcome *o, const session *s, const generation *tokens)
     for (i64 i = 0; i < o->n; i++)
         o->values[i] = ein__dtype_read(v->dtype, (const char *)s->outputs[0] + i * ein__dtype_bytes(v->dtype));
     o->n_generated = tokens->tokens.n;
-    memcpy(o->generated, tokens->tokens.items, (size_t)o->n_generated * sizeof(i64));
+    for (int i = 0; i < o->n_generated; i++) o->generated[i] = tokens->tokens.items[i];
 }
 
 static outcome run(const char *source, const char *machine, const asked *a)
@@ -473,6 +473,7 @@ static int end(void **state)
 {
     (void)state;
     temporary_remove(cache_dir);
+    rows_free();
     return ein__alloc_live() == 0 ? 0 : -1;
 }
 
