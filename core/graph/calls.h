@@ -49,7 +49,7 @@ typedef struct call {
 /* NULL if there is no such call. */
 const call_form *ein__call_find(const char *name);
 
-/* ---- for graph_file.c: reading arguments; failures stick, values are then anything ---- */
+/* ---- for file_read.c: reading arguments; failures stick, values are then anything ---- */
 typedef struct call_reader call_reader;
 ein_graph *ein__read_graph(call_reader *r);
 bool ein__read_failed(const call_reader *r);

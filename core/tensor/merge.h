@@ -36,7 +36,7 @@ typedef enum merge_kind {
 
 /* Built-in merges. MERGE_SOFTMAX: states m, l, o; result o / l, 0 where l is 0 (flash attention's online
  * softmax, Milakov and Gimelshein 2018). MERGE_SOFTMAX_STATE: the same, results m, l, o. `scale` multiplies the
- * result of MERGE_SUM (mean: 1/n; else 1). All states f32. */
+ * result of MERGE_SUM (mean: 1/n; else 1). All states f32, but that an index is i64. */
 ein_status ein__merge_make(arena *a, merge_kind kind, double scale, merge **out);
 /* The same for values of another type: states that hold them are combined in its compute type, and a sum,
  * product, maximum or minimum travels as `dtype` itself, all other states in their compute type. */

@@ -24,7 +24,9 @@ typedef struct ein_scalar { uint32_t id; } ein_scalar; /* 0: none */
 /* Element types. bf16 and f16 are stored so and computed in f32; i8, i32, i64 wrap; a bool is a byte, 0 or 1. The
  * last two are names kept free, refused with EIN_DTYPE.
  * An op of several types gives the wider one, as in PyTorch: bool < i8 < i32 < i64 < bf16, f16 < f32 < f64 (bf16 with
- * f16: f32). Sums and products accumulate in f32 (f64 for f64, i64 for integers) and are rounded once. */
+ * f16: f32). Sums and products accumulate in f32 (f64 for f64, i64 for integers); where a plan
+ * cuts a sum of bf16 or f16, its parts are rounded to that type to travel (ein_compile_options.wire: f32 instead), added
+ * in f32 and rounded once more. Tensors of rank 0 count as all others. */
 typedef enum ein_dtype {
     EIN_F32 = 1, EIN_I32 = 2, EIN_I64 = 3,
     EIN_F64 = 4, EIN_BF16 = 5, EIN_F16 = 6, EIN_I8 = 7, EIN_BOOL = 8, EIN_F8E4M3 = 9, EIN_F8E5M2 = 10
@@ -106,7 +108,7 @@ EIN_API ein_tensor ein_relu(ein_graph *g, ein_tensor x);
 EIN_API ein_tensor ein_silu(ein_graph *g, ein_tensor x);
 /* x * Phi(x); with `tanh` its approximation 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). */
 EIN_API ein_tensor ein_gelu(ein_graph *g, ein_tensor x, int tanh);
-/* min(max(x, lo), hi); an infinity is no bound. */
+/* min(max(x, lo), hi); lo -inf and hi +inf are no bounds, NaN is refused; of integers: the integers inside. */
 EIN_API ein_tensor ein_clamp(ein_graph *g, ein_tensor x, double lo, double hi);
 /* Results are bool. NaN compares as in IEEE 754. */
 EIN_API ein_tensor ein_eq(ein_graph *g, ein_tensor a, ein_tensor b);
@@ -142,13 +144,13 @@ EIN_API ein_tensor ein_argmin(ein_graph *g, ein_tensor x, int axis, int keepdim)
 /* The k largest (smallest) along an axis, sorted, equal ones by index; out[0] values, out[1] indices (i64), both with
  * k in the axis' place. NaN is the largest. */
 EIN_API void ein_topk(ein_graph *g, ein_tensor x, int k, int axis, int smallest, ein_tensor *out);
-/* Running sum along an axis, x's type, not bool. */
+/* Running sum along an axis, x's type (integers wrap; PyTorch widens them), not bool. */
 EIN_API ein_tensor ein_cumsum(ein_graph *g, ein_tensor x, int axis);
 /* exp(x - max) / sum over one axis. */
 EIN_API ein_tensor ein_softmax(ein_graph *g, ein_tensor x, int axis);
 EIN_API ein_tensor ein_log_softmax(ein_graph *g, ein_tensor x, int axis);
-/* logits [..., classes], targets i32 or i64 [...] -> logsumexp(logits) - logits[target], [...]. A target outside
- * gives logsumexp alone. */
+/* logits [..., classes], targets i32 or i64 [...] -> logsumexp(logits) - logits[target], [...]: a loss
+ * for each target, no mean over them. Targets are not checked: one outside gives logsumexp alone. */
 EIN_API ein_tensor ein_cross_entropy(ein_graph *g, ein_tensor logits, ein_tensor targets);
 /* x [..., d], weight [d] or {0}: x / sqrt(mean(x^2 over the last axis) + eps) * weight. */
 EIN_API ein_tensor ein_rms_norm(ein_graph *g, ein_tensor x, ein_tensor weight, double eps);
@@ -228,13 +230,15 @@ EIN_API void ein_scaled_dot_product_attention_partial(ein_graph *g, ein_tensor q
 /* ---- indices ----------------------------------------------------------------------------------------- */
 
 /* ids i32 or i64 [...], table [rows, d] -> [..., d]. An id outside the table fails the run if it is an input's, the
- * call if it is a constant's; one that was computed gives zeros. So with all ops here. */
+ * call if it is a constant's; one that was computed finds nothing: zeros here, and
+ * nothing added by scatter_add. So with all ops here. */
 EIN_API ein_tensor ein_embedding(ein_graph *g, ein_tensor ids, ein_tensor table);
 /* x[.., ids[j], ..] along an axis; ids [n]. */
 EIN_API ein_tensor ein_index_select(ein_graph *g, ein_tensor x, int axis, ein_tensor ids);
 /* y[.., j, ..] = x[.., index[.., j, ..], ..] along an axis; index has x's other extents. */
 EIN_API ein_tensor ein_gather(ein_graph *g, ein_tensor x, int axis, ein_tensor index);
-/* x with source[.., j, ..] added at index[.., j, ..] along an axis; source has the index's shape, and x's type. */
+/* x with source[.., j, ..] added at index[.., j, ..] along an axis; source has the index's shape, and x's type;
+ * the index has x's other extents. Not bool. Costs x's elements times the index's extent along the axis. */
 EIN_API ein_tensor ein_scatter_add(ein_graph *g, ein_tensor x, int axis, ein_tensor index, ein_tensor source);
 /* ids [...] -> [..., classes], 1 where the class is the id, else 0. */
 EIN_API ein_tensor ein_one_hot(ein_graph *g, ein_tensor ids, int64_t classes, ein_dtype dtype);
@@ -242,7 +246,8 @@ EIN_API ein_tensor ein_one_hot(ein_graph *g, ein_tensor ids, int64_t classes, ei
 /* Mixture of experts with static capacity: every token goes to its k best experts; an expert takes its first
  * `capacity` tokens (first choices before second ones, then by token), the others are dropped. logits [tokens,
  * experts]. out[0] dispatch [tokens, experts, capacity], 1 where a token has a slot; out[1] combine, the same times
- * the token's softmax weight for the expert (if `normalize`, the k weights of a token sum to 1). Then
+ * the token's softmax weight for the expert (if `normalize`, the k weights of a token sum to 1); both of
+ * the logits' type, from a softmax in f32 (f64 for f64). Then
  *     h = einsum("tec,td->ecd", dispatch, x);  ... experts on h ...;  y = einsum("tec,ecd->td", combine, h). */
 EIN_API void ein_moe_routing(ein_graph *g, ein_tensor logits, int k, int64_t capacity, int normalize,
                              ein_tensor *out);
