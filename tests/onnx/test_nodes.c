@@ -188,12 +188,16 @@ static pid_t start_batch(int lo, int hi)
     _exit(0);
 }
 
+/* A child that did not come to its end: killed, or ended by a sanitizer. */
 static void note_end(const job *j, int status)
 {
-    if (WIFSIGNALED(status) && j->hi - j->lo == 1)
-        snprintf(suite.verdicts[j->lo].why, sizeof suite.verdicts[j->lo].why, "signal %d", WTERMSIG(status));
-    else if (WIFSIGNALED(status))
-        printf("cases %s to %s: signal %d\n", suite.cases[j->lo].name, suite.cases[j->hi - 1].name, WTERMSIG(status));
+    verdict *v = &suite.verdicts[j->lo];
+    char how[64];
+    if (WIFSIGNALED(status)) snprintf(how, sizeof how, "signal %d", WTERMSIG(status));
+    else if (WEXITSTATUS(status) != 0) snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(status));
+    else return;
+    if (j->hi - j->lo == 1) snprintf(v->why, sizeof v->why, "%s", how);
+    else printf("cases %s to %s: %s\n", suite.cases[j->lo].name, suite.cases[j->hi - 1].name, how);
 }
 
 /* The next cases to run together from `*at` on; false: there are none. */
