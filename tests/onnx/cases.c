@@ -124,8 +124,8 @@ bool onnx_compare(const onnx_case *c, int i, const void *result, text *why)
         const char *want = (const char *)x->data + (size_t)k * bytes, *got = (const char *)result + (size_t)k * bytes;
         double a = ein__dtype_read(d, got), b = ein__dtype_read(d, want);
         if (ein__dtype_is_float(d) ? close_enough(a, b, relative, absolute) : memcmp(got, want, bytes) == 0) continue;
-        ein__text_add(why, "%s: element %lld of %lld is %.9g, not %.9g", c->model.outputs.items[i].name, (long long)k,
-                      (long long)x->numel, a, b);
+        ein__text_add(why, "%s%s: element %lld of %lld is %.9g, not %.9g", why->n > 0 ? "; " : "",
+                      c->model.outputs.items[i].name, (long long)k, (long long)x->numel, a, b);
         return false;
     }
     return true;
