@@ -41,7 +41,7 @@ static void open_bench(bench *b)
 {
     b->cache = make_directory();
     for (int n = 1; n < 4; n++) {
-        char machine[16];
+        char machine[24];
         snprintf(machine, sizeof machine, "host:%d", n);
         b->c[n] = open_context(machine, b->cache);
     }
