@@ -75,7 +75,7 @@ void op_expect(op_trial *t, const char *what, ein_tensor y, ein_dtype dtype, int
                  ein__dtype_name(dtype));
     e->numbers = calloc((size_t)n + 1, sizeof *e->numbers);
     assert_non_null(e->numbers);
-    memcpy(e->numbers, numbers, (size_t)n * sizeof *numbers);
+    if (n > 0) memcpy(e->numbers, numbers, (size_t)n * sizeof *numbers);
 }
 
 /* ---- runs --------------------------------------------------------------------------------------------- */
