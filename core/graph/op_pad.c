@@ -35,10 +35,15 @@ static i64 numel_of(const dims *d)
     return n;
 }
 
+/* A large one is made in the run, of one element. */
 static ein_status add_table(graph *g, const frame *f, ein_dtype dtype, const dims *d, value *out)
 {
     size_t n = (size_t)numel_of(d), bytes = (size_t)ein__dtype_bytes(dtype);
     char *data;
+    if (numel_of(d) > LARGEST_TABLE) {
+        TRY(ein__number_add(g, dtype, f->number, out));
+        return ein__expand_add(g, f->name, *out, d, out);
+    }
     NEW(&g->arena, data, n * bytes);
     for (size_t i = 0; i < n; i++) ein__dtype_write(dtype, f->number, data + i * bytes);
     return ein__constant_add(g, dtype, d, data, out);

@@ -115,11 +115,16 @@ ein_tensor ein__op_rope_interleaved(ein_graph *g, ein_tensor x, ein_tensor cosin
 
 /* ---- tables ---- */
 
+enum { LARGEST_TABLE = 1 << 28 };
+
 static ein_status check_tables(graph *g, const dims *d, i64 size, double theta)
 {
     if (size < 0 || size % 2 != 0) REFUSE(EIN_SHAPE, "rope_tables: head size %" PRId64, size);
     if (!isfinite(theta) || theta <= 0) REFUSE(EIN_INVALID, "rope_tables: theta is %g", theta);
-    return ein__check_dims(g, "rope_tables", d);
+    TRY(ein__check_dims(g, "rope_tables", d));
+    if (d->at[0] > 0 && d->at[1] > LARGEST_TABLE / d->at[0])
+        REFUSE(EIN_SHAPE, "rope_tables: %s has more than 2^28 elements", ein__dims_text(*d).s);
+    return EIN_OK;
 }
 
 static ein_status add_tables(graph *g, arena *a, i64 positions, i64 size, double theta, value *out)

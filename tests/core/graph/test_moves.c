@@ -310,9 +310,30 @@ static void pad_refused(void **state)
     FAILS(EIN_INVALID, "pad: after is NULL", ein_pad(g, x, (int64_t[]){0, 0}, NULL, 0));
 }
 
+/* No table of a border's size is made when the graph is. */
+static void pad_by_much(void **state)
+{
+    (void)state;
+    ein_graph *g = new_graph();
+    ein_tensor y = ein_pad(g, IN(g, "x", 1), (int64_t[]){0}, (int64_t[]){(int64_t)1 << 39}, 2);
+    assert_shape(g, y, "[549755813889]");
+    assert_int_equal(g->g.leaves.n, 2);
+    assert_int_equal(ein__value_numel(&g->g, g->g.leaves.items[1].value), 1);
+    end(g);
+    g = new_graph();
+    y = ein_pad(g, IN(g, "x", 4, 6), (int64_t[]){0, 0}, (int64_t[]){1099517760, -1}, 2);
+    assert_shape(g, y, "[1099517764,5]");
+    end(g);
+    ein_tensor cosine, sine;
+    g = new_graph();
+    ein_rope_tables(g, (int64_t)1 << 30, 128, 10000, &cosine, &sine);
+    end_failed(g, cosine, EIN_SHAPE, "rope_tables: [1073741824,64] has more than 2^28 elements");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pad_by_much),
         cmocka_unit_test(every_type), cmocka_unit_test(mixed_types), cmocka_unit_test(squeeze_and_flatten),
         cmocka_unit_test(squeeze_refused), cmocka_unit_test(transpose), cmocka_unit_test(transpose_refused),
         cmocka_unit_test(expand), cmocka_unit_test(expand_refused), cmocka_unit_test(slice_step),
