@@ -15,7 +15,7 @@
 #include "jit/compiler/compiler.h"
 
 static const char *const architectures[] = {"sm_80", "sm_90", "sm_100"};
-enum { N_ARCHITECTURES = 3, GROUP = 4, MAX_JOBS = 64, BODY_LIMIT = 1 << 24 };
+enum { N_ARCHITECTURES = 3, GROUP = 16, MAX_JOBS = 64, BODY_LIMIT = 1 << 24 };
 
 typedef struct body { char *file; kernel_text kernel; } body;
 typedef struct body_list { int n, room; body *items; } body_list;
