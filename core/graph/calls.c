@@ -7,6 +7,33 @@
 
 #include "core/graph/builder.h"
 
+/* ---- options structs ------------------------------------------------------------------------------------ */
+
+#define MEMBER(of, kind, name) {#name, OPTION_##kind, offsetof(ein_##of##_options, name)}
+
+static const struct option_form conv_members[] = {
+    MEMBER(conv, PAIR, stride), MEMBER(conv, PAIR, padding), MEMBER(conv, PAIR, dilation),
+    MEMBER(conv, PAIR, padding_end), MEMBER(conv, LONG, groups)};
+static const struct option_form pool_members[] = {
+    MEMBER(pool, PAIR, kernel), MEMBER(pool, PAIR, stride), MEMBER(pool, PAIR, padding), MEMBER(pool, PAIR, dilation),
+    MEMBER(pool, PAIR, padding_end), MEMBER(pool, FLAG, ceil_mode), MEMBER(pool, FLAG, exclude_padding)};
+static const struct option_form attention_members[] = {
+    MEMBER(attention, FLAG, causal), MEMBER(attention, LONG, window), MEMBER(attention, REAL, scale),
+    MEMBER(attention, REAL, softcap), MEMBER(attention, SCALAR, position), MEMBER(attention, SCALAR, length),
+    MEMBER(attention, TENSOR, mask)};
+
+const options_form *ein__options_form(argument_kind kind)
+{
+#define OPTIONS(of) {sizeof(ein_##of##_options), sizeof of##_members / sizeof *of##_members, of##_members}
+    static const options_form conv = OPTIONS(conv), pool = OPTIONS(pool), attention = OPTIONS(attention);
+    switch (kind) {
+    case ARGUMENT_CONV: return &conv;
+    case ARGUMENT_POOL: return &pool;
+    case ARGUMENT_ATTENTION: return &attention;
+    default: return NULL;
+    }
+}
+
 /* ---- notes --------------------------------------------------------------------------------------------- */
 
 static ein_status keep(graph *g, const void *from, size_t n, size_t size, const void **out)
@@ -52,9 +79,9 @@ static ein_status keep_argument(graph *g, argument_kind kind, argument *x)
     case ARGUMENT_EACH_INT: return keep_ints(g, x->n = (int)n, &x->list);
     case ARGUMENT_LONGS:
     case ARGUMENT_EACH_LONG: return keep(g, x->list, n, sizeof(i64), &x->list);
-    case ARGUMENT_CONV: return keep_options(g, sizeof(ein_conv_options), x);
-    case ARGUMENT_POOL: return keep_options(g, sizeof(ein_pool_options), x);
-    case ARGUMENT_ATTENTION: return keep_options(g, sizeof(ein_attention_options), x);
+    case ARGUMENT_CONV:
+    case ARGUMENT_POOL:
+    case ARGUMENT_ATTENTION: return keep_options(g, ein__options_form(kind)->size, x);
     default: return EIN_OK;
     }
 }
@@ -138,9 +165,9 @@ static int rank_of(const ein_graph *g, ein_tensor x) { return ein_tensor_shape(g
 #define READ_LONGS(x) int n_##x; const int64_t *x = ein__read_longs(r, #x, -1, &n_##x)
 #define READ_EACH_INT(y) const int *y = ein__read_ints(r, #y, rank_of(ein__read_graph(r), x), &(int){0})
 #define READ_EACH_LONG(y) const int64_t *y = ein__read_longs(r, #y, rank_of(ein__read_graph(r), x), &(int){0})
-#define READ_CONV(x) const ein_conv_options *x = ein__read_conv(r, #x)
-#define READ_POOL(x) const ein_pool_options *x = ein__read_pool(r, #x)
-#define READ_ATTENTION(x) const ein_attention_options *x = ein__read_attention(r, #x)
+#define READ_CONV(x) const ein_conv_options *x = ein__read_options(r, #x, ARGUMENT_CONV)
+#define READ_POOL(x) const ein_pool_options *x = ein__read_options(r, #x, ARGUMENT_POOL)
+#define READ_ATTENTION(x) const ein_attention_options *x = ein__read_options(r, #x, ARGUMENT_ATTENTION)
 
 #define NAME_(kind, x) #x
 #define KIND_(kind, x) ARGUMENT_##kind

@@ -49,6 +49,23 @@ typedef struct call {
 /* NULL if there is no such call. */
 const call_form *ein__call_find(const char *name);
 
+/* An options struct is its members; zero is absent, in calls and in files. The first, size, is no member. */
+typedef enum option_kind {
+    OPTION_FLAG,                  /* int; files have 1 for any that is not zero */
+    OPTION_LONG, OPTION_PAIR,     /* int64_t, int64_t[2] */
+    OPTION_REAL,                  /* double */
+    OPTION_TENSOR, OPTION_SCALAR  /* ein_tensor, ein_scalar */
+} option_kind;
+
+typedef struct options_form {
+    size_t size; /* of the struct */
+    int n_members;
+    const struct option_form { const char *name; option_kind kind; size_t offset; } *members;
+} options_form;
+
+/* Of CONV, POOL, ATTENTION; NULL for the other kinds. */
+const options_form *ein__options_form(argument_kind kind);
+
 /* ---- for file_read.c: reading arguments; failures stick, values are then anything ---- */
 typedef struct call_reader call_reader;
 ein_graph *ein__read_graph(call_reader *r);
@@ -62,9 +79,7 @@ ein_dtype ein__read_dtype(call_reader *r, const char *name);
 const char *ein__read_text(call_reader *r, const char *name);
 const int *ein__read_ints(call_reader *r, const char *name, int each, int *n); /* each >= 0: so many */
 const int64_t *ein__read_longs(call_reader *r, const char *name, int each, int *n);
-const ein_conv_options *ein__read_conv(call_reader *r, const char *name);
-const ein_pool_options *ein__read_pool(call_reader *r, const char *name);
-const ein_attention_options *ein__read_attention(call_reader *r, const char *name);
+const void *ein__read_options(call_reader *r, const char *name, argument_kind kind);
 const void *ein__read_data(call_reader *r, const char *name, ein_dtype dtype, int rank, const int64_t *shape);
 /* Room for a call's results; NULL on failure. */
 ein_tensor *ein__read_results(call_reader *r, int n);

@@ -257,69 +257,32 @@ static void leave(call_reader *r, const char *name, const inside *before)
     r->used = before->used;
 }
 
-static void read_pair(call_reader *r, const char *name, int64_t out[2])
+static void read_option(call_reader *r, const struct option_form *f, char *at)
 {
     int n;
-    if (json_object_get(r->json, name) == NULL) return;
-    const int64_t *x = ein__read_longs(r, name, 2, &n);
-    if (x != NULL) memcpy(out, x, 2 * sizeof *out);
+    if (json_object_get(r->json, f->name) == NULL) return;
+    switch (f->kind) {
+    case OPTION_FLAG: *(int *)at = (int)ein__read_integer(r, f->name, 0, 1); break;
+    case OPTION_LONG: *(int64_t *)at = ein__read_integer(r, f->name, INT64_MIN, INT64_MAX); break;
+    case OPTION_REAL: *(double *)at = ein__read_real(r, f->name); break;
+    case OPTION_TENSOR: *(ein_tensor *)at = ein__read_tensor(r, f->name, false); break;
+    case OPTION_SCALAR: *(ein_scalar *)at = ein__read_scalar(r, f->name); break;
+    case OPTION_PAIR: {
+        const int64_t *pair = ein__read_longs(r, f->name, 2, &n);
+        if (pair != NULL) memcpy(at, pair, 2 * sizeof *pair);
+    }
+    }
 }
 
-static i64 optional_integer(call_reader *r, const char *name)
-{
-    return json_object_get(r->json, name) != NULL ? ein__read_integer(r, name, INT64_MIN, INT64_MAX) : 0;
-}
-
-static int flag(call_reader *r, const char *name)
-{
-    return json_object_get(r->json, name) != NULL ? (int)ein__read_integer(r, name, 0, 1) : 0;
-}
-
-const ein_conv_options *ein__read_conv(call_reader *r, const char *name)
-{
-    inside before;
-    ein_conv_options *o = room(r, 1, sizeof *o);
-    if (o == NULL || !enter(r, name, &before)) return NULL;
-    o->size = sizeof *o;
-    read_pair(r, "stride", o->stride);
-    read_pair(r, "padding", o->padding);
-    read_pair(r, "dilation", o->dilation);
-    read_pair(r, "padding_end", o->padding_end);
-    o->groups = optional_integer(r, "groups");
-    leave(r, name, &before);
-    return o;
-}
-
-const ein_pool_options *ein__read_pool(call_reader *r, const char *name)
+/* NULL if the member is not there. */
+const void *ein__read_options(call_reader *r, const char *name, argument_kind kind)
 {
     inside before;
-    ein_pool_options *o = room(r, 1, sizeof *o);
+    const options_form *form = ein__options_form(kind);
+    char *o = room(r, 1, form->size);
     if (o == NULL || !enter(r, name, &before)) return NULL;
-    o->size = sizeof *o;
-    read_pair(r, "kernel", o->kernel);
-    read_pair(r, "stride", o->stride);
-    read_pair(r, "padding", o->padding);
-    read_pair(r, "dilation", o->dilation);
-    read_pair(r, "padding_end", o->padding_end);
-    o->ceil_mode = flag(r, "ceil_mode");
-    o->exclude_padding = flag(r, "exclude_padding");
-    leave(r, name, &before);
-    return o;
-}
-
-const ein_attention_options *ein__read_attention(call_reader *r, const char *name)
-{
-    inside before;
-    ein_attention_options *o = room(r, 1, sizeof *o);
-    if (o == NULL || !enter(r, name, &before)) return NULL;
-    o->size = sizeof *o;
-    o->causal = flag(r, "causal");
-    o->window = optional_integer(r, "window");
-    if (json_object_get(r->json, "scale") != NULL) o->scale = ein__read_real(r, "scale");
-    if (json_object_get(r->json, "softcap") != NULL) o->softcap = ein__read_real(r, "softcap");
-    o->position = ein__read_scalar(r, "position");
-    o->length = ein__read_scalar(r, "length");
-    o->mask = ein__read_tensor(r, "mask", true);
+    memcpy(o, &form->size, sizeof form->size);
+    for (int i = 0; i < form->n_members; i++) read_option(r, &form->members[i], o + form->members[i].offset);
     leave(r, name, &before);
     return o;
 }

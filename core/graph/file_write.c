@@ -73,65 +73,47 @@ static void put_data(writer *w, ein_dtype dtype, const char *data, i64 n)
 }
 
 static void put_tensor(writer *w, uint32_t id) { ein__text_add(w->out, "\"t%d\"", w->names[id]); }
+static void put_scalar(writer *w, uint32_t id) { ein__text_add(w->out, "\"s%d\"", (int)id); }
 
 /* ---- options ------------------------------------------------------------------------------------------- */
 
-static void put_pair(writer *w, const char **between, const char *name, const int64_t x[2])
+static bool is_zero(const void *at, option_kind kind)
 {
-    if (x[0] == 0 && x[1] == 0) return;
-    ein__text_add(w->out, "%s\"%s\":", *between, name);
-    put_integers(w, x, 2);
-    *between = ",";
+    switch (kind) {
+    case OPTION_FLAG: return *(const int *)at == 0;
+    case OPTION_LONG: return *(const int64_t *)at == 0;
+    case OPTION_PAIR: return ((const int64_t *)at)[0] == 0 && ((const int64_t *)at)[1] == 0;
+    case OPTION_REAL: return *(const double *)at == 0;
+    case OPTION_TENSOR: return ((const ein_tensor *)at)->id == 0;
+    case OPTION_SCALAR: return ((const ein_scalar *)at)->id == 0;
+    }
+    return true;
 }
 
-static void put_number(writer *w, const char **between, const char *name, int64_t x)
+static void put_option(writer *w, const void *at, option_kind kind)
 {
-    if (x != 0) ein__text_add(w->out, "%s\"%s\":%" PRId64, *between, name, x);
-    if (x != 0) *between = ",";
+    switch (kind) {
+    case OPTION_FLAG: ein__text_add(w->out, "1"); break;
+    case OPTION_LONG: ein__text_add(w->out, "%" PRId64, *(const int64_t *)at); break;
+    case OPTION_PAIR: put_integers(w, at, 2); break;
+    case OPTION_REAL: put_real(w, *(const double *)at); break;
+    case OPTION_TENSOR: put_tensor(w, ((const ein_tensor *)at)->id); break;
+    case OPTION_SCALAR: put_scalar(w, ((const ein_scalar *)at)->id); break;
+    }
 }
 
-static void put_conv(writer *w, const ein_conv_options *o)
+static void put_options(writer *w, const char *options, const options_form *form)
 {
     const char *between = "";
-    put_pair(w, &between, "stride", o->stride);
-    put_pair(w, &between, "padding", o->padding);
-    put_pair(w, &between, "dilation", o->dilation);
-    put_pair(w, &between, "padding_end", o->padding_end);
-    put_number(w, &between, "groups", o->groups);
-}
-
-static void put_pool(writer *w, const ein_pool_options *o)
-{
-    const char *between = "";
-    put_pair(w, &between, "kernel", o->kernel);
-    put_pair(w, &between, "stride", o->stride);
-    put_pair(w, &between, "padding", o->padding);
-    put_pair(w, &between, "dilation", o->dilation);
-    put_pair(w, &between, "padding_end", o->padding_end);
-    put_number(w, &between, "ceil_mode", o->ceil_mode);
-    put_number(w, &between, "exclude_padding", o->exclude_padding);
-}
-
-static void put_attention(writer *w, const ein_attention_options *o)
-{
-    const char *between = "";
-    put_number(w, &between, "causal", o->causal);
-    put_number(w, &between, "window", o->window);
-    const struct { const char *name; double x; } reals[] = {{"scale", o->scale}, {"softcap", o->softcap}};
-    for (int i = 0; i < 2; i++) {
-        if (reals[i].x == 0) continue;
-        ein__text_add(w->out, "%s\"%s\":", between, reals[i].name);
-        put_real(w, reals[i].x);
+    ein__text_add(w->out, "{");
+    for (int i = 0; i < form->n_members; i++) {
+        const struct option_form *m = &form->members[i];
+        if (is_zero(options + m->offset, m->kind)) continue;
+        ein__text_add(w->out, "%s\"%s\":", between, m->name);
+        put_option(w, options + m->offset, m->kind);
         between = ",";
     }
-    const struct { const char *name; char kind; uint32_t id; } refs[] = {
-        {"position", 's', o->position.id}, {"length", 's', o->length.id}, {"mask", 't', o->mask.id}};
-    for (int i = 0; i < 3; i++) {
-        if (refs[i].id == 0) continue;
-        int number = refs[i].kind == 's' ? (int)refs[i].id : w->names[refs[i].id];
-        ein__text_add(w->out, "%s\"%s\":\"%c%d\"", between, refs[i].name, refs[i].kind, number);
-        between = ",";
-    }
+    ein__text_add(w->out, "}");
 }
 
 /* ---- calls --------------------------------------------------------------------------------------------- */
@@ -139,8 +121,7 @@ static void put_attention(writer *w, const ein_attention_options *o)
 static bool is_absent(argument_kind kind, const argument *x)
 {
     bool reference = kind == ARGUMENT_MAYBE || kind == ARGUMENT_SCALAR;
-    bool options = kind == ARGUMENT_CONV || kind == ARGUMENT_POOL || kind == ARGUMENT_ATTENTION;
-    return (reference && x->number == 0) || (options && x->list == NULL);
+    return (reference && x->number == 0) || (ein__options_form(kind) != NULL && x->list == NULL);
 }
 
 static ein_status put_argument(writer *w, const call *c, int i)
@@ -149,7 +130,7 @@ static ein_status put_argument(writer *w, const call *c, int i)
     switch (c->form->kinds[i]) {
     case ARGUMENT_TENSOR:
     case ARGUMENT_MAYBE: put_tensor(w, (uint32_t)x->number); return EIN_OK;
-    case ARGUMENT_SCALAR: ein__text_add(w->out, "\"s%d\"", (int)x->number); return EIN_OK;
+    case ARGUMENT_SCALAR: put_scalar(w, (uint32_t)x->number); return EIN_OK;
     case ARGUMENT_INT:
     case ARGUMENT_LONG: ein__text_add(w->out, "%" PRId64, x->number); return EIN_OK;
     case ARGUMENT_REAL: put_real(w, x->real); return EIN_OK;
@@ -173,14 +154,9 @@ static ein_status put_argument(writer *w, const call *c, int i)
     }
     case ARGUMENT_CONV:
     case ARGUMENT_POOL:
-    case ARGUMENT_ATTENTION: break;
+    case ARGUMENT_ATTENTION: put_options(w, x->list, ein__options_form(c->form->kinds[i])); return EIN_OK;
     }
-    ein__text_add(w->out, "{");
-    if (c->form->kinds[i] == ARGUMENT_CONV) put_conv(w, x->list);
-    else if (c->form->kinds[i] == ARGUMENT_POOL) put_pool(w, x->list);
-    else put_attention(w, x->list);
-    ein__text_add(w->out, "}");
-    return EIN_OK;
+    return EIN_INTERNAL;
 }
 
 static bool makes_nothing_new(const writer *w, const call *c)

@@ -152,7 +152,7 @@ static ein_status add_attention(graph *g, const attention_call *c, bool partial,
         dims mask = ein__dims(g, c->operands[3]);
         set_mask(s, &s->operands[3], &mask, &scores);
     }
-    TRY(ein__merge_make_typed(&g->arena, partial ? MERGE_SOFTMAX_STATE : MERGE_SOFTMAX, 1, type, &m));
+    TRY(ein__merge_make(&g->arena, partial ? MERGE_SOFTMAX_STATE : MERGE_SOFTMAX, 1, type, &m));
     s->merge = m;
     dims rows = {.rank = 3, .at = {q.at[0], q.at[1], q.at[2]}}, result = rows;
     result.at[result.rank++] = v.at[3];

@@ -167,7 +167,7 @@ static ein_status add_product(graph *g, const conv *c, const value *operands, bo
     conv_labels l = add_labels(c, s);
     add_terms(c, s, &l, patches);
     TRY(ein__expr_make(g, c->name, "x0 * x1", 2, 0, NULL, &op.body[0]));
-    TRY(ein__merge_make_typed(&g->arena, MERGE_SUM, 1, dtype, &m));
+    TRY(ein__merge_make(&g->arena, MERGE_SUM, 1, dtype, &m));
     s->merge = m;
     s->n_states = 1;
     s->states[0] = s->results[0];

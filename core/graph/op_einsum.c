@@ -43,7 +43,7 @@ static ein_status add_product(graph *g, node *n, const dims *result, value *out)
     bool sum = s->results[0].n < s->n_labels;
     if (sum) {
         merge *m;
-        TRY(ein__merge_make_typed(&g->arena, MERGE_SUM, 1, dtype, &m));
+        TRY(ein__merge_make(&g->arena, MERGE_SUM, 1, dtype, &m));
         s->merge = m;
         s->n_states = 1;
         s->states[0] = s->results[0];

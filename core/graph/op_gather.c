@@ -42,7 +42,7 @@ static ein_status end_gather(graph *g, node *op, const dims *result, value *out)
     merge *m;
     spec *s = &op->spec;
     ein_dtype dtype = g->values.items[op->operands[1]].dtype;
-    TRY(ein__merge_make_typed(&g->arena, MERGE_SUM, 1, dtype, &m));
+    TRY(ein__merge_make(&g->arena, MERGE_SUM, 1, dtype, &m));
     s->merge = m;
     s->n_states = 1;
     s->states[0] = s->results[0];
@@ -178,7 +178,7 @@ static ein_status add_scatter_add(graph *g, const value *operands, int axis, val
     op.id_operand = 1;
     op.id_label = axis;
     TRY(ein__expr_make(g, "scatter_add", "where(x4 == 0, x0, 0) + where(x1 == x3, x2, 0)", 5, 0, NULL, &op.body[0]));
-    TRY(ein__merge_make_typed(&g->arena, MERGE_SUM, 1, dtype, &m));
+    TRY(ein__merge_make(&g->arena, MERGE_SUM, 1, dtype, &m));
     s->merge = m;
     s->n_states = 1;
     s->states[0] = s->results[0];

@@ -33,7 +33,7 @@ static ein_status add_fold(graph *g, const char *name, merge_kind kind, int n, c
     ein__term_labels(s, &s->operands[0], 0, classes + 1);
     if (n > 1) ein__term_labels(s, &s->operands[1], 0, classes);
     ein__term_labels(s, &s->results[0], 0, classes);
-    TRY(ein__merge_make_typed(&g->arena, kind, 1, dtype, &m));
+    TRY(ein__merge_make(&g->arena, kind, 1, dtype, &m));
     s->merge = m;
     s->n_states = m->n_states;
     for (int k = 0; k < m->n_states; k++) {

@@ -61,7 +61,7 @@ static ein_status add_slots(graph *g, const routing *r, const char *body, int n,
     op.indices[0] = e;
     op.indices[1] = c;
     TRY(ein__expr_make(g, "moe_routing", body, n + 2, 0, NULL, &op.body[0]));
-    TRY(ein__merge_make_typed(&g->arena, MERGE_SUM, 1, r->dtype, &m));
+    TRY(ein__merge_make(&g->arena, MERGE_SUM, 1, r->dtype, &m));
     s->merge = m;
     s->n_states = 1;
     s->states[0] = s->results[0];

@@ -62,7 +62,7 @@ static ein_status add_pool(graph *g, const pool *p, value x, merge_kind kind, do
     }
     ein__term_labels(s, &s->results[0], 0, result.rank);
     TRY(ein__expr_make(g, p->name, "x0", 1, 0, NULL, &op.body[0]));
-    TRY(ein__merge_make_typed(&g->arena, kind, scale, dtype, &m));
+    TRY(ein__merge_make(&g->arena, kind, scale, dtype, &m));
     s->merge = m;
     s->n_states = 1;
     s->states[0] = s->results[0];

@@ -70,7 +70,7 @@ static ein_status add_merge(graph *g, node *op, const reduction *r, i64 count, e
     merge *m;
     spec *s = &op->spec;
     double scale = !r->mean ? 1 : count > 0 ? 1.0 / (double)count : (double)NAN;
-    TRY(ein__merge_make_typed(&g->arena, r->kind, scale, dtype, &m));
+    TRY(ein__merge_make(&g->arena, r->kind, scale, dtype, &m));
     s->merge = m;
     s->n_states = m->n_states;
     for (int k = 0; k < s->n_states; k++) {

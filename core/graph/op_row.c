@@ -27,7 +27,7 @@ static ein_status add_stage(graph *g, node *op, merge_kind kind, const char *con
     merge *m;
     ein_dtype dtype = ein__dtype_compute(g->values.items[op->operands[0]].dtype);
     int n = op->spec.n_operands + ein__node_statistics(op, op->n_stages);
-    TRY(ein__merge_make_typed(&g->arena, kind, 1.0, dtype, &m));
+    TRY(ein__merge_make(&g->arena, kind, 1.0, dtype, &m));
     for (int k = 0; k < m->n_states; k++) {
         TRY(ein__expr_make(g, op->name, sources[k], n, 0, NULL, &t->body[k]));
         op->spec.flops += 1 + ein__expr_work(&t->body[k]);

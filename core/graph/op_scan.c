@@ -33,7 +33,7 @@ static ein_status add_sum(graph *g, node *op, const scan *q, const char *body)
 {
     merge *m;
     spec *s = &op->spec;
-    TRY(ein__merge_make_typed(&g->arena, MERGE_SUM, 1, q->sums, &m));
+    TRY(ein__merge_make(&g->arena, MERGE_SUM, 1, q->sums, &m));
     s->merge = m;
     s->n_states = 1;
     s->states[0] = s->results[0];

@@ -49,11 +49,9 @@ static expr_class wider(expr_class a, expr_class b)
 /* Quotients and functions have no integer results. */
 static expr_class real(expr_class c) { return c == CLASS_WHOLE ? CLASS_REAL : c == CLASS_I64 ? CLASS_F32 : c; }
 
-const ein_dtype ein__expr_all_i64[1] = {EIN_I64};
-
 static expr_class class_of_argument(const ein_dtype *types, int i)
 {
-    ein_dtype type = types == NULL ? EIN_F32 : types == ein__expr_all_i64 ? EIN_I64 : types[i];
+    ein_dtype type = types != NULL ? types[i] : EIN_F32;
     return type == EIN_F64 ? CLASS_F64 : type == EIN_I64 ? CLASS_I64 : CLASS_F32;
 }
 

@@ -45,10 +45,9 @@ void ein__expr_print(const expr *x, const char *const *args, const ein_dtype *ty
 /* One constant as the printer spells it: "0.5f", "(-1.0f)", "K_INF", "K_NAN"; f64 "0.5", "D_INF"; i64 "5ll"; an
  * infinity of i64 is its least or greatest number. */
 void ein__expr_print_number(double value, ein_dtype type, text *out);
-/* Evaluate in f64 / plain f32 / i64 (wrapping; what is not an integer as with `types` all i64). */
+/* Evaluate in f64 / plain f32. */
 double ein__expr_eval(const expr *x, const double *args);
 float ein__expr_eval_f32(const expr *x, const float *args);
-i64 ein__expr_eval_i64(const expr *x, const i64 *args);
 /* Evaluate as the printed text does: every node in its type, each f32 result rounded. */
 typedef union expr_value { double f; i64 i; } expr_value; /* f: of f32 and f64 */
 expr_value ein__expr_eval_typed(const expr *x, const expr_value *args, const ein_dtype *types, ein_dtype want);

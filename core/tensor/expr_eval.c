@@ -163,7 +163,6 @@ static i64 apply_i64(expr_op op, i64 a, i64 b)
 typedef struct evaluation {
     const expr *x;
     const expr_value *args;
-    const i64 *args64; /* instead of both others: all i64 */
     const ein_dtype *types;
 } evaluation;
 
@@ -206,7 +205,7 @@ static expr_value value_of(const evaluation *v, int at, ein_dtype own)
         if (own == EIN_I64) ein__dtype_write(EIN_I64, node->value, &r.i);
         else r.f = own == EIN_F32 ? (double)(float)node->value : node->value;
         return r;
-    case X_ARG: return v->args64 != NULL ? (expr_value){.i = v->args64[node->a]} : v->args[node->a];
+    case X_ARG: return v->args[node->a];
     case X_WHERE: return value_as(v, is_true(v, node->a, own) ? node->b : node->c, own);
     case X_AND: return from_bool(is_true(v, node->a, own) && is_true(v, node->b, own), own);
     case X_OR: return from_bool(is_true(v, node->a, own) || is_true(v, node->b, own), own);
@@ -235,12 +234,6 @@ static expr_value value_as(const evaluation *v, int at, ein_dtype want)
 
 expr_value ein__expr_eval_typed(const expr *x, const expr_value *args, const ein_dtype *types, ein_dtype want)
 {
-    evaluation v = {x, args, NULL, types};
+    evaluation v = {x, args, types};
     return x->n > 0 ? value_as(&v, x->n - 1, want) : (expr_value){0};
-}
-
-i64 ein__expr_eval_i64(const expr *x, const i64 *args)
-{
-    evaluation v = {x, NULL, args, ein__expr_all_i64};
-    return x->n > 0 ? value_as(&v, x->n - 1, EIN_I64).i : 0;
 }

@@ -23,8 +23,6 @@ const expr_word *ein__expr_words(int *n);
 /* Types with the weak ones, narrow to wide: a whole number, an integer, a number that is no integer's, floats. */
 typedef enum expr_class { CLASS_WHOLE, CLASS_I64, CLASS_REAL, CLASS_F32, CLASS_F64 } expr_class;
 
-/* As `types`: every argument is i64. */
-extern const ein_dtype ein__expr_all_i64[1];
 /* Of node `at`'s value, and of what it computes with (the operands of a comparison; b and c of X_WHERE). */
 expr_class ein__expr_class(const expr *x, int at, const ein_dtype *types);
 expr_class ein__expr_operands(const expr *x, int at, const ein_dtype *types);

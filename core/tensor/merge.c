@@ -69,12 +69,7 @@ static ein_status scale_state(arena *a, double scale, expr *out)
     return EIN_OK;
 }
 
-ein_status ein__merge_make(arena *a, merge_kind kind, double scale, merge **out)
-{
-    return ein__merge_make_typed(a, kind, scale, EIN_F32, out);
-}
-
-ein_status ein__merge_make_typed(arena *a, merge_kind kind, double scale, ein_dtype dtype, merge **out)
+ein_status ein__merge_make(arena *a, merge_kind kind, double scale, ein_dtype dtype, merge **out)
 {
     merge *m;
     const recipe *r = &recipes[kind];

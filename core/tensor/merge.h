@@ -36,11 +36,10 @@ typedef enum merge_kind {
 
 /* Built-in merges. MERGE_SOFTMAX: states m, l, o; result o / l, 0 where l is 0 (flash attention's online
  * softmax, Milakov and Gimelshein 2018). MERGE_SOFTMAX_STATE: the same, results m, l, o. `scale` multiplies the
- * result of MERGE_SUM (mean: 1/n; else 1). All states f32, but that an index is i64. */
-ein_status ein__merge_make(arena *a, merge_kind kind, double scale, merge **out);
-/* The same for values of another type: states that hold them are combined in its compute type, and a sum,
- * product, maximum or minimum travels as `dtype` itself, all other states in their compute type. */
-ein_status ein__merge_make_typed(arena *a, merge_kind kind, double scale, ein_dtype dtype, merge **out);
+ * result of MERGE_SUM (mean: 1/n; else 1). States that hold values of `dtype` are combined in its compute type, and a
+ * sum, product, maximum or minimum travels as `dtype` itself, all other states in their compute type; an index is
+ * i64. */
+ein_status ein__merge_make(arena *a, merge_kind kind, double scale, ein_dtype dtype, merge **out);
 /* The states (bit set) that `result` needs: those of its finalizer and, if partials are combined, those that
  * their combination reads in turn. 1 for no merge. */
 uint32_t ein__merge_used(const merge *m, int result, bool partials);

@@ -121,7 +121,7 @@ static inline void lacking_state(problem *q, const relation *whole, uint32_t lac
 static inline void take_merge(problem *q, merge_kind kind, double scale, ein_dtype dtype)
 {
     merge *m;
-    assert_int_equal(ein__merge_make_typed(&q->a, kind, scale, dtype, &m), EIN_OK);
+    assert_int_equal(ein__merge_make(&q->a, kind, scale, dtype, &m), EIN_OK);
     q->p.merge = m;
     q->p.n_states = m->n_states;
     q->p.dtype = dtype;

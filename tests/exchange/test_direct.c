@@ -145,7 +145,7 @@ static void test_scatter_of_sums(void **unused)
     exchange x;
     merge *m;
     (void)unused;
-    assert_int_equal(ein__merge_make(&q.a, MERGE_SUM, 1, &m), EIN_OK);
+    assert_int_equal(ein__merge_make(&q.a, MERGE_SUM, 1, EIN_F32, &m), EIN_OK);
     q.p.merge = m;
     even_relation(&q.a, 1, (i64[]){1000}, (int[]){1}, 4, &q.states[0]);
     even_relation(&q.a, 1, (i64[]){1000}, (int[]){4}, 1, &q.to);
@@ -169,7 +169,7 @@ static void test_row_states(void **unused)
     exchange x;
     merge *m;
     (void)unused;
-    assert_int_equal(ein__merge_make(&q.a, MERGE_SOFTMAX, 1, &m), EIN_OK);
+    assert_int_equal(ein__merge_make(&q.a, MERGE_SOFTMAX, 1, EIN_F32, &m), EIN_OK);
     q.p.merge = m;
     q.p.n_states = 3;
     for (int s = 0; s < 3; s++) {
@@ -311,7 +311,7 @@ static void test_states_of_a_choice(void **unused)
     const devset where[] = {DEV(0), DEV(1), DEV(2), DEV(3), DEV(4), DEV(5), DEV(6), DEV(7)};
     const choice c = {.n_cuts = 3, .cuts = cuts, .n_tuples = 8, .devices = where};
     (void)unused;
-    assert_int_equal(ein__merge_make(&q.a, MERGE_SOFTMAX, 1, &m), EIN_OK);
+    assert_int_equal(ein__merge_make(&q.a, MERGE_SOFTMAX, 1, EIN_F32, &m), EIN_OK);
     s.merge = q.p.merge = m;
     q.p.n_states = 3;
     for (int k = 0; k < 3; k++) s.states[k] = (index_map){k < 2 ? 1 : 2, {plain(0, 6), plain(2, 8)}};

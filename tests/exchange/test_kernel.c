@@ -250,7 +250,7 @@ static void test_one_rounding(void **unused)
             ein__dtype_write(EIN_BF16, j == i % PARTS ? 256 : 1, &narrow[j][i]);
             wide[j][i] = j == i % PARTS ? 256 : 1 - 0x1p-9f;
         }
-    assert_int_equal(ein__merge_make_typed(&a, MERGE_SUM, 1, EIN_BF16, &sum), EIN_OK);
+    assert_int_equal(ein__merge_make(&a, MERGE_SUM, 1, EIN_BF16, &sum), EIN_OK);
     merge_on_first(sum, EIN_BF16, PARTS, N, narrow, out);
     for (int i = 0; i < N; i++) assert_true(ein__dtype_read(EIN_BF16, &out[i]) == 264);
     sum->wire[0] = EIN_F32;

@@ -53,14 +53,14 @@ static void test_interning(void **state)
     assert_int_equal(ids[0], again);
     placed pending = p.placed.items[again];
     pending.complete = false;
-    assert_int_equal(ein__merge_make(&a, MERGE_SUM, 1, (merge **)&pending.merge), EIN_OK);
+    assert_int_equal(ein__merge_make(&a, MERGE_SUM, 1, EIN_F32, (merge **)&pending.merge), EIN_OK);
     assert_int_equal(ein__pool_placed(&p, &pending, &ids[1]), EIN_OK);
     assert_int_not_equal(ids[1], again);
     /* the same merge made again is the same */
-    assert_int_equal(ein__merge_make(&a, MERGE_SUM, 1, (merge **)&pending.merge), EIN_OK);
+    assert_int_equal(ein__merge_make(&a, MERGE_SUM, 1, EIN_F32, (merge **)&pending.merge), EIN_OK);
     assert_int_equal(ein__pool_placed(&p, &pending, &ids[2]), EIN_OK);
     assert_int_equal(ids[1], ids[2]);
-    assert_int_equal(ein__merge_make(&a, MERGE_MAX, 1, (merge **)&pending.merge), EIN_OK);
+    assert_int_equal(ein__merge_make(&a, MERGE_MAX, 1, EIN_F32, (merge **)&pending.merge), EIN_OK);
     assert_int_equal(ein__pool_placed(&p, &pending, &ids[2]), EIN_OK);
     assert_int_not_equal(ids[1], ids[2]);
     ein__pool_free(&p);

@@ -88,7 +88,7 @@ static void add_attention(ein_graph *g)
     ein_rope_interleaved(g, x, cosine, sine, (ein_scalar){0});
     ein_tensor k = ein_state_append(g, state, x, 2, position);
     ein_tensor mask = ein_input(g, "mask", EIN_BOOL, SHAPE(2, 8));
-    ein_attention_options o = {.size = sizeof o, .causal = 1, .position = position, .length = length, .mask = mask,
+    ein_attention_options o = {.size = sizeof o, .causal = 2, .position = position, .length = length, .mask = mask,
                                .window = 3, .softcap = 20, .scale = 0.3};
     assert_int_not_equal(ein_scaled_dot_product_attention(g, x, k, k, &o).id, 0);
     ein_scaled_dot_product_attention(g, x, k, k, NULL);

@@ -314,7 +314,7 @@ static void make_window(arena *a, window *w, i64 channels, i64 n, i64 step, i64 
     x->terms[1] = (term){.kind = TERM_WINDOW, .label = WIN_O, .label2 = taps > 0 ? WIN_R : -1, .extent = w->length,
                          .offset = -least, .step = step, .step2 = taps > 0 ? step2 : 0};
     w->operands[1] = (index_map){1, {{.kind = TERM_LABEL, .label = WIN_R, .extent = extents[WIN_R]}}};
-    assert_int_equal(ein__merge_make(a, MERGE_SUM, 1, &sum), EIN_OK);
+    assert_int_equal(ein__merge_make(a, MERGE_SUM, 1, EIN_F32, &sum), EIN_OK);
     w->s.merge = sum;
     w->s.n_operands = 2;
     w->s.operands = w->operands;

@@ -233,7 +233,7 @@ static inline value typed(fixture *f, ein_dtype d, value v)
 static inline row_stage stage_of(fixture *f, merge_kind kind, expr body)
 {
     merge *m;
-    ok(ein__merge_make(&f->g.arena, kind, 1, &m));
+    ok(ein__merge_make(&f->g.arena, kind, 1, EIN_F32, &m));
     return (row_stage){m, {body}};
 }
 
@@ -245,7 +245,7 @@ static inline value map_of(fixture *f, const char *labels, const char *body, int
 {
     node n = node_of(f, OP_MAP, labels, operands, maps, MAPS(result));
     merge *m = NULL;
-    if (kind >= 0) ok(ein__merge_make(&f->g.arena, (merge_kind)kind, scale, &m));
+    if (kind >= 0) ok(ein__merge_make(&f->g.arena, (merge_kind)kind, scale, EIN_F32, &m));
     n.spec.merge = m;
     n.body[0] = parse(f, body);
     n.product = kind == MERGE_SUM && scale == 1 && strcmp(body, "x0 * x1") == 0;
@@ -256,7 +256,7 @@ static inline value map_of(fixture *f, const char *labels, const char *body, int
 static inline void merge_by(fixture *f, node *n, merge_kind kind, ein_dtype d, const char *const *bodies)
 {
     merge *m;
-    ok(ein__merge_make_typed(&f->g.arena, kind, 1, d, &m));
+    ok(ein__merge_make(&f->g.arena, kind, 1, d, &m));
     n->spec.merge = m;
     for (int k = 0; k < m->n_states; k++) n->body[k] = parse(f, bodies[k]);
 }

@@ -228,7 +228,7 @@ static void test_empty(void **state)
 static row_stage welford_stage(fixture *f, const char *x)
 {
     merge *m;
-    ok(ein__merge_make(&f->g.arena, MERGE_WELFORD, 1, &m));
+    ok(ein__merge_make(&f->g.arena, MERGE_WELFORD, 1, EIN_F32, &m));
     return (row_stage){m, {parse(f, "1"), parse(f, x), parse(f, "0")}};
 }
 
@@ -262,7 +262,7 @@ static void test_row_stages(void **state)
     n.stages[1] = stage_of(&f, MERGE_LOGSUMEXP, parse(&f, "x0 - x1"));
     n.stages[1].body[1] = parse(&f, "1");
     merge *count;
-    ok(ein__merge_make_typed(&f.g.arena, MERGE_SUM, 1, EIN_I64, &count));
+    ok(ein__merge_make(&f.g.arena, MERGE_SUM, 1, EIN_I64, &count));
     n.stages[2] = (row_stage){count, {parse(&f, "1")}};
     /* x2: maximum; x3, x4: m and s; x5: count. */
     n.body[0] = parse(&f, "exp(x0 - x1 - x2) / x4 + (x3 - x2) + 10 * x5");
@@ -285,7 +285,7 @@ static void test_row_integers(void **state)
     value x = leaf_of(&f, EIN_I64, 40, numbers);
     node n = node_of(&f, OP_ROW, "r=10 i=4", VALUES(x), MAPS("r i"), MAPS("r i"));
     merge *m;
-    ok(ein__merge_make_typed(&f.g.arena, MERGE_MAX, 1, EIN_I64, &m));
+    ok(ein__merge_make(&f.g.arena, MERGE_MAX, 1, EIN_I64, &m));
     n.spec.two_step = 2;
     n.n_stages = 1;
     n.stages[0] = (row_stage){m, {parse(&f, "x0")}};

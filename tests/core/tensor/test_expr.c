@@ -210,18 +210,19 @@ static void evaluates_integers(void **state)
         {"where(x0 > x1, x0 + 1, x1)", MOST - 1, 3, MOST}, {"x0 / x1", 7, 2, 3}, {"x0 / x1", -7, 2, -3},
         {"x0 / x1", 7, 0, MOST}, {"x0 / x1", 0, 0, 0}, {"x0 / 1 - x1 / 1", 16777217, 16777216, 0},
         {"x0 * 0.5 + x1 * 0.5", 3, 4, 3}, {"exp(x0)", 3, 0, 20}, {"x0 == 9007199254740993", MOST, 0, 0}};
+    const ein_dtype types[] = {EIN_I64, EIN_I64};
     (void)state;
     for (int i = 0; i < COUNT(cases); i++) {
         arena a = {NULL};
         expr x;
-        const i64 args[] = {cases[i].x0, cases[i].x1};
+        const expr_value args[] = {{.i = cases[i].x0}, {.i = cases[i].x1}};
         assert_int_equal(ein__expr_parse(&a, cases[i].source, "x", 2, NULL, 0, &x, NULL), EIN_OK);
-        if (ein__expr_eval_i64(&x, args) != cases[i].want)
-            fail_msg("%s of %lld, %lld: %lld", cases[i].source, (long long)args[0], (long long)args[1],
-                     (long long)ein__expr_eval_i64(&x, args));
+        i64 got = ein__expr_eval_typed(&x, args, types, EIN_I64).i;
+        if (got != cases[i].want)
+            fail_msg("%s of %lld, %lld: %lld", cases[i].source, (long long)args[0].i, (long long)args[1].i, (long long)got);
         ein__arena_free(&a);
     }
-    assert_int_equal(ein__expr_eval_i64(&(expr){0}, NULL), 0);
+    assert_int_equal(ein__expr_eval_typed(&(expr){0}, NULL, NULL, EIN_I64).i, 0);
 }
 
 static void evaluates_mixed(void **state)

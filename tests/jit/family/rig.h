@@ -154,7 +154,7 @@ static inline expr rig_expr(rig *r, const char *source, const char *prefix, int 
 static inline const merge *rig_merge_typed(rig *r, merge_kind kind, double scale, ein_dtype dtype)
 {
     merge *m;
-    assert_int_equal(ein__merge_make_typed(&r->arena, kind, scale, dtype, &m), EIN_OK);
+    assert_int_equal(ein__merge_make(&r->arena, kind, scale, dtype, &m), EIN_OK);
     return r->node.spec.merge = m;
 }
 static inline void rig_merge(rig *r, merge_kind kind, double scale) { rig_merge_typed(r, kind, scale, EIN_F32); }
@@ -162,7 +162,7 @@ static inline void rig_merge(rig *r, merge_kind kind, double scale) { rig_merge_
 static inline row_stage rig_stage(rig *r, merge_kind kind, expr body)
 {
     merge *m;
-    assert_int_equal(ein__merge_make(&r->arena, kind, 1, &m), EIN_OK);
+    assert_int_equal(ein__merge_make(&r->arena, kind, 1, EIN_F32, &m), EIN_OK);
     return (row_stage){m, {body}};
 }
 

@@ -165,7 +165,7 @@ static void begin_norm(rig *r, ein_dtype dtype, bool group, const i64 *len, cons
     rig_in_typed(r, dtype, strides, 3);
     rig_in_typed(r, dtype, group ? N(0, 1, 0) : N(0, 0, 2), 0);
     r->node.spec.two_step = 1u << COLS | (group ? 1u << HEADS : 0);
-    assert_int_equal(ein__merge_make_typed(&r->arena, MERGE_WELFORD, 1, compute, &m), EIN_OK);
+    assert_int_equal(ein__merge_make(&r->arena, MERGE_WELFORD, 1, compute, &m), EIN_OK);
     r->node.n_stages = 1;
     r->node.stages[0] = (row_stage){m, {rig_expr(r, "1", "x", 2), rig_expr(r, "x0", "x", 2), rig_expr(r, "0", "x", 2)}};
     r->node.body[0] = rig_expr(r, "(x0 - x3) * rsqrt(x4 / x2 + 0.00001) * x1", "x", 5);
