@@ -24,7 +24,7 @@ endif()
 
 file(GLOB_RECURSE identity_files RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
      core/*.[ch] optimizer/*.[ch] exchange/*.[ch] jit/*.[ch] include/*.h
-     core/*.inc optimizer/*.inc exchange/*.inc jit/*.inc)
+     core/*.inc optimizer/*.inc exchange/*.inc jit/*.inc core/*.def jit/*.def)
 list(SORT identity_files)
 list(JOIN identity_files "\n" identity_lines)
 set(identity_list ${PROJECT_BINARY_DIR}/identity.txt)

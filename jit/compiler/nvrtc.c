@@ -10,8 +10,8 @@
 
 #include "core/base/alloc.h"
 #include "jit/compiler/compiler.h"
-#include "jit/compiler/nvrtc_library.h"
 #include "jit/compiler/report.h"
+#include "jit/library/nvrtc.h"
 
 enum { FIXED_OPTIONS = 6, ALL_OPTIONS = 9 };
 static const char *const options[ALL_OPTIONS] = {
@@ -20,13 +20,13 @@ static const char *const options[ALL_OPTIONS] = {
     "--minimal", "--no-source-include", "--modify-stack-limit=false"};
 
 /* The whole log; empty if there is none. */
-static void get_log(const nvrtc_library *l, nvrtc_program p, text *log)
+static void get_log(const nvrtc_library *l, nvrtcProgram p, text *log)
 {
     size_t n = 0;
-    if (l->log_size(p, &n) != NVRTC_SUCCESS || n == 0) return;
+    if (l->nvrtcGetProgramLogSize(p, &n) != NVRTC_SUCCESS || n == 0) return;
     char *bytes = ein__calloc(n + 1, 1);
     if (bytes == NULL) log->failed = true;
-    else if (l->log(p, bytes) == NVRTC_SUCCESS) ein__text_add(log, "%s", bytes);
+    else if (l->nvrtcGetProgramLog(p, bytes) == NVRTC_SUCCESS) ein__text_add(log, "%s", bytes);
     ein__free(bytes);
 }
 
@@ -58,8 +58,8 @@ static ein_status refuse(const nvrtc_library *l, const char *architecture, error
     enum { MOST = 64 };
     char known[160] = "";
     int n = 0, list[MOST] = {0};
-    if (l->count_architectures(&n) != NVRTC_SUCCESS || n > MOST) n = 0;
-    if (l->architectures(list) != NVRTC_SUCCESS) n = 0;
+    if (l->nvrtcGetNumSupportedArchs(&n) != NVRTC_SUCCESS || n > MOST) n = 0;
+    if (l->nvrtcGetSupportedArchs(list) != NVRTC_SUCCESS) n = 0;
     for (int i = 0; i < n; i++) {
         const size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, " %d", list[i]);
@@ -71,27 +71,27 @@ static ein_status refuse(const nvrtc_library *l, const char *architecture, error
 static ein_status explain(const nvrtc_library *l, int code, const char *architecture, const text *log,
                           const char *source, error *e)
 {
-    if (code == NVRTC_OUT_OF_MEMORY) return EIN_NO_MEMORY;
-    if (code == NVRTC_INVALID_OPTION) return refuse(l, architecture, e);
+    if (code == NVRTC_ERROR_OUT_OF_MEMORY) return EIN_NO_MEMORY;
+    if (code == NVRTC_ERROR_INVALID_OPTION) return refuse(l, architecture, e);
     ein__compiler_report(e, ein__text_get(log), source);
     return ein__fail(e, EIN_COMPILE_FAILED, "NVRTC %d.%d for %.20s: %.80s", l->major, l->minor, architecture,
-                     l->error_string(code));
+                     l->nvrtcGetErrorString(code));
 }
 
-static ein_status get_binary(const nvrtc_library *l, nvrtc_program p, text *binary, nvrtc_result *out,
+static ein_status get_binary(const nvrtc_library *l, nvrtcProgram p, text *binary, nvrtc_result *out,
                              error *e)
 {
-    int code = l->binary_size(p, &out->binary_bytes);
+    int code = l->nvrtcGetCUBINSize(p, &out->binary_bytes);
     if (code != NVRTC_SUCCESS || out->binary_bytes == 0)
-        return ein__fail(e, EIN_COMPILE_FAILED, "NVRTC made no machine code: %.80s", l->error_string(code));
+        return ein__fail(e, EIN_COMPILE_FAILED, "NVRTC made no machine code: %.80s", l->nvrtcGetErrorString(code));
     if (binary == NULL) return EIN_OK;
     char *bytes = ein__calloc(out->binary_bytes, 1);
     if (bytes == NULL) return EIN_NO_MEMORY;
-    code = l->binary(p, bytes);
+    code = l->nvrtcGetCUBIN(p, bytes);
     if (code == NVRTC_SUCCESS) ein__text_bytes(binary, bytes, out->binary_bytes);
     ein__free(bytes);
     if (code != NVRTC_SUCCESS)
-        return ein__fail(e, EIN_COMPILE_FAILED, "NVRTC keeps its machine code: %.80s", l->error_string(code));
+        return ein__fail(e, EIN_COMPILE_FAILED, "NVRTC keeps its machine code: %.80s", l->nvrtcGetErrorString(code));
     return ein__text_status(binary);
 }
 
@@ -99,14 +99,14 @@ static ein_status get_binary(const nvrtc_library *l, nvrtc_program p, text *bina
 static ein_status compile(const nvrtc_library *l, const char *source, const char *architecture, int n,
                           int *code, text *binary, nvrtc_result *out, error *e)
 {
-    nvrtc_program p = NULL;
+    nvrtcProgram p = NULL;
     text log = {0};
     char target[64];
     const char *all[1 + ALL_OPTIONS] = {target};
     snprintf(target, sizeof target, "--gpu-architecture=%.40s", architecture);
     memcpy(all + 1, options, sizeof options);
-    *code = l->create(&p, source, "unit.cu", 0, NULL, NULL);
-    if (*code == NVRTC_SUCCESS) *code = l->compile(p, 1 + n, all);
+    *code = l->nvrtcCreateProgram(&p, source, "unit.cu", 0, NULL, NULL);
+    if (*code == NVRTC_SUCCESS) *code = l->nvrtcCompileProgram(p, 1 + n, all);
     if (p != NULL) get_log(l, p, &log);
     ein_status status = ein__text_status(&log);
     if (status == EIN_OK && *code == NVRTC_SUCCESS) {
@@ -116,7 +116,7 @@ static ein_status compile(const nvrtc_library *l, const char *source, const char
         status = explain(l, *code, architecture, &log, source, e);
     }
     ein__text_free(&log);
-    if (p != NULL) l->destroy(&p);
+    if (p != NULL) l->nvrtcDestroyProgram(&p);
     return status;
 }
 
@@ -133,10 +133,10 @@ ein_status ein__nvrtc_compile(const char *source, const char *architecture, text
     nvrtc_library l;
     int code = NVRTC_SUCCESS;
     memset(out, 0, sizeof *out);
-    TRY(ein__nvrtc_open(&l, e));
+    TRY(ein__nvrtc_open(&l, 0, NULL, e));
     const double start = now_ms();
     ein_status status = compile(&l, source, architecture, ALL_OPTIONS, &code, binary, out, e);
-    if (status == EIN_COMPILE_FAILED && code == NVRTC_INVALID_OPTION)
+    if (status == EIN_COMPILE_FAILED && code == NVRTC_ERROR_INVALID_OPTION)
         status = compile(&l, source, architecture, FIXED_OPTIONS, &code, binary, out, e);
     out->compile_ms = now_ms() - start;
     return status;
