@@ -236,7 +236,7 @@ static ein_status busiest(prices *p, const node *n, const choice *c, double *out
     return EIN_OK;
 }
 
-static ein_status make_option(prices *p, const node *n, option *o)
+ein_status ein__price_option(prices *p, const node *n, option *o)
 {
     const spec *s = &n->spec;
     const choice *c = &o->choice;
@@ -290,7 +290,7 @@ ein_status ein__price_options(prices *p, int node_index, const i64 *units, const
     out->n = 0;
     for (int i = 0; i < choices.n; i++) {
         option o = {.choice = choices.items[i]};
-        TRY(make_option(p, n, &o));
+        TRY(ein__price_option(p, n, &o));
         if (o.seconds >= 0 && (n->kind != OP_APPEND || fixed != NULL || !cuts_groups(&o.choice)))
             out->items[out->n++] = o;
     }

@@ -35,6 +35,8 @@ typedef struct prices {
     struct { int n, room; fetch *items; } fetches;
 } prices;
 
+/* All else of an option, of its choice; negative seconds: it cannot be lowered. */
+ein_status ein__price_option(prices *p, const node *n, option *o);
 /* All options of a node. `fixed`: where the state of an append lies already, or NULL. */
 ein_status ein__price_options(prices *p, int node, const i64 *units, const relation *fixed, option_list *out,
                               error *e);
