@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Time of a block: roofline, the larger of arithmetic at a fraction of peak and bytes at memory bandwidth, at least a
- * launch (units: seconds). Time of an exchange: exchange/cost.c. All devices are priced as the slowest one. */
+ * launch (units: seconds). Products and attention of bf16 and f16 run on the matrix units. Time of an exchange: exchange/cost.c. All devices are priced as the slowest one. */
 #include "jit/costs.h"
 
 #include <math.h>
@@ -10,8 +10,11 @@
 typedef struct prices {
     const machine *machine;
     const routes *routes;
-    double flops, bandwidth; /* per second, of the slowest device */
+    double flops, narrow, bandwidth; /* per second, of the slowest device; narrow: products of bf16 and f16 */
 } prices;
+
+/* Attention reaches this much of the rate of products: its exponentials run beside them. */
+#define ATTENTION_SHARE 0.75
 
 static ein_status exchange_cost(void *user, arena *a, int n_states, const relation *const *states, uint32_t used,
                                 const merge *m, int result, ein_dtype dtype, const relation *to, double *seconds, i64 *bytes)
@@ -61,23 +64,23 @@ static double pairs_apart(double n_x, double n_y, double least)
     return triangle(n_y - least) - triangle(n_y - least - n_x) - triangle(-least) + triangle(-least - n_x);
 }
 
-/* The shares of a box's pairs of query and key that a sliding window leaves, and of its keys. If the position is
- * known only in the run, the box lies as it has the most of them. */
-static void window_shares(const node *n, const label_box *box, double *pairs, double *keys)
+/* The shares of a box's pairs of query and key that the causal mask and a sliding window leave, and of its keys. If the
+ * position is known only in the run, the box lies as it has the most of them. */
+static void seen_shares(const node *n, const label_box *box, double *pairs, double *keys)
 {
     const attention_attrs *x = &n->attention;
     double s = (double)box->len[ATT_S], t = (double)box->len[ATT_T], window = (double)x->window;
     double first = (double)(box->lo[ATT_S] - box->lo[ATT_T]);
     *pairs = *keys = 1;
-    if (n->kind != OP_ATTENTION || x->window == 0 || s <= 0 || t <= 0) return;
+    if (n->kind != OP_ATTENTION || (x->window == 0 && !x->causal) || s <= 0 || t <= 0) return;
     if (x->position >= 0) {
-        if (!x->causal) return;
+        if (!x->causal || x->window == 0) return;
         first = floor((t + window - s) / 2);
     }
-    *pairs = pairs_apart(s, t, first + 1 - window);
+    *pairs = x->window > 0 ? pairs_apart(s, t, first + 1 - window) : s * t;
     if (x->causal) *pairs -= pairs_apart(s, t, first + 1);
     *pairs /= s * t;
-    double low = fmax(0, first + 1 - window), high = x->causal ? fmin(t, first + s) : t;
+    double low = x->window > 0 ? fmax(0, first + 1 - window) : 0, high = x->causal ? fmin(t, first + s) : t;
     *keys = fmax(0, high - low) / t;
 }
 
@@ -95,11 +98,24 @@ static void box_work(const graph *g, const node *n, const label_box *box, double
         return;
     }
     double pairs, keys;
-    window_shares(n, box, &pairs, &keys);
+    seen_shares(n, box, &pairs, &keys);
     *flops += box_volume(s, box) * (s->flops > 0 ? s->flops : 1.0) * pairs;
     for (int o = 0; o < s->n_operands; o++)
         *bytes += box_bytes(g, n->operands[o], &s->operands[o], box) * (o > 0 ? keys : 1);
     for (int r = 0; r < s->n_results; r++) *bytes += box_bytes(g, n->results[r], &s->results[r], box);
+}
+
+static bool is_narrow(const graph *g, value v)
+{
+    ein_dtype d = g->values.items[v].dtype;
+    return d == EIN_BF16 || d == EIN_F16;
+}
+
+static double rate_of(const prices *p, const graph *g, const node *n)
+{
+    bool attention = n->kind == OP_ATTENTION;
+    if ((!n->product && !attention) || !is_narrow(g, n->operands[0]) || !is_narrow(g, n->operands[1])) return p->flops;
+    return fmax(p->flops, (attention ? ATTENTION_SHARE : 1) * p->narrow);
 }
 
 static double compute_cost(void *user, const graph *g, const node *n, const label_box *boxes, int n_boxes)
@@ -107,17 +123,18 @@ static double compute_cost(void *user, const graph *g, const node *n, const labe
     const prices *p = user;
     double flops = 0, bytes = 0;
     for (int b = 0; b < n_boxes; b++) box_work(g, n, &boxes[b], &flops, &bytes);
-    return fmax(p->machine->launch_floor, fmax(flops / p->flops, bytes / p->bandwidth));
+    return fmax(p->machine->launch_floor, fmax(flops / rate_of(p, g, n), bytes / p->bandwidth));
 }
 
 ein_status ein__cost_model(arena *a, const machine *m, cost_model *out)
 {
     prices *p;
     NEW(a, p, 1);
-    *p = (prices){.machine = m, .flops = INFINITY, .bandwidth = INFINITY};
+    *p = (prices){.machine = m, .flops = INFINITY, .narrow = INFINITY, .bandwidth = INFINITY};
     TRY(ein__routes_make(a, m, &p->routes));
     for (int d = 0; d < m->n_devices; d++) {
         p->flops = fmin(p->flops, m->matrix_efficiency * m->devices[d].flops_f32);
+        p->narrow = fmin(p->narrow, m->matrix_efficiency * m->devices[d].flops_f16);
         p->bandwidth = fmin(p->bandwidth, m->devices[d].memory_bandwidth);
     }
     *out = (cost_model){p, exchange_cost, compute_cost};

@@ -59,26 +59,26 @@ static double price(const costs *c, const ein_graph *g, label_box b)
     return c->model.compute(c->model.user, &g->g, &g->g.nodes.items[0], &b, 1);
 }
 
-/* Of a box's pairs of query and key, those within the window. */
+/* Of a box's pairs of query and key, those within the window (0: there is none). */
 static double count(i64 window, int causal, label_box b, i64 position)
 {
     double n = 0;
     for (i64 s = b.lo[ATT_S]; s < b.lo[ATT_S] + b.len[ATT_S]; s++)
         for (i64 t = b.lo[ATT_T]; t < b.lo[ATT_T] + b.len[ATT_T]; t++)
-            n += t > s + position - window && (!causal || t <= s + position);
+            n += (window == 0 || t > s + position - window) && (!causal || t <= s + position);
     return n;
 }
 
 static void windows(void **state)
 {
-    static const i64 widths[] = {1, 7, 30, 100};
+    static const i64 widths[] = {1, 7, 30, 100, 0};
     costs c;
     (void)state;
     open_costs(&c);
     ein_graph *full = attention(0, 0, false);
     double pair = price(&c, full, box(0, S, 0, T)) / (S * T);
     assert_true(pair > 0);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 10; i++) {
         i64 window = widths[i / 2];
         ein_graph *g = attention(window, i % 2, false);
         for (i64 s0 = 0; s0 < S; s0 += 13)
@@ -105,8 +105,10 @@ static void positions(void **state)
     costs c;
     (void)state;
     open_costs(&c);
-    ein_graph *full = attention(0, 0, false);
+    ein_graph *full = attention(0, 0, false), *causal = attention(0, 1, true);
     double pair = price(&c, full, box(0, S, 0, T)) / (S * T);
+    assert_float_equal(price(&c, causal, box(0, S, 0, T)) / pair, S * T, 1e-6);
+    ein_graph_free(causal);
     for (int i = 0; i < 4; i++) {
         ein_graph *g = attention(widths[i], 1, true);
         for (i64 t = 1; t < T; t += 13) {
@@ -121,8 +123,39 @@ static void positions(void **state)
     ein__arena_free(&c.arena);
 }
 
+/* Products and attention of 16-bit numbers run at the rate of the matrix units, all else at that of f32. */
+static void narrow_rates(void **state)
+{
+    costs c;
+    (void)state;
+    open_costs(&c);
+    const double f32 = 0.8 * 19.5e12, narrow = 0.8 * 312e12;
+    const ein_dtype types[] = {EIN_F32, EIN_BF16, EIN_F16};
+    for (int i = 0; i < 3; i++) {
+        ein_graph *g = NULL;
+        assert_int_equal(ein_graph_create(&g), EIN_OK);
+        ein_tensor x = ein_input(g, "x", types[i], 4, (int64_t[]){1, 1, T, D});
+        ein_linear(g, x, ein_parameter(g, "w", types[i], 2, (int64_t[]){S, D}), (ein_tensor){0});
+        ein_scaled_dot_product_attention(g, x, x, x, NULL);
+        ein_silu(g, x);
+        assert_string_equal(ein_graph_error(g), "");
+        label_box product = {{0}, {1, 1, T, S, D}}, attention = box(0, T, 0, T), rows = {{0}, {1, 1, T, D}};
+        double seconds[3];
+        for (int n = 0; n < 3; n++)
+            seconds[n] = c.model.compute(c.model.user, &g->g, &g->g.nodes.items[n],
+                                         n == 0 ? &product : n == 1 ? &attention : &rows, 1);
+        double rate = i == 0 ? f32 : narrow;
+        assert_float_equal(seconds[0] * rate / (2.0 * T * S * D), 1, 1e-9);
+        assert_float_equal(seconds[1] * (i == 0 ? f32 : 0.75 * narrow) / (4.0 * T * T * D), 1, 1e-9);
+        assert_float_equal(seconds[2] * f32 / ((double)T * D * g->g.nodes.items[2].spec.flops), 1, 1e-9);
+        ein_graph_free(g);
+    }
+    ein__arena_free(&c.arena);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(windows), cmocka_unit_test(positions)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(windows), cmocka_unit_test(positions),
+                                       cmocka_unit_test(narrow_rates)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
