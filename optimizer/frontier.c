@@ -6,15 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-i64 ein__picoseconds(double seconds)
-{
-    double x = seconds * PICOSECONDS;
-    return x < (double)FAR ? (i64)llround(x) : FAR;
-}
-
-i64 ein__cost_add(i64 x, i64 y) { return x >= FAR || y >= FAR || x + y >= FAR ? FAR : x + y; }
-i64 ein__cost_times(i64 x, int n) { return x >= FAR / n ? FAR : x * n; }
-
 /* ---- live values -------------------------------------------------------------------------------------- */
 
 static void note_use(walk *w, value v, int at)

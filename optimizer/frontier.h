@@ -4,11 +4,10 @@
 #ifndef OPTIMIZER_FRONTIER_H
 #define OPTIMIZER_FRONTIER_H
 
+#include "optimizer/cost.h"
 #include "optimizer/search.h"
 
 enum { WIDTH = 24 };
-#define PICOSECONDS 1e12
-#define FAR ((i64)1 << 61) /* there is no way */
 
 /* Values that are read after some position, in rising order; a state's lists are in the order of slots. */
 typedef struct slots { int n; value *values; } slots;
@@ -61,11 +60,6 @@ static inline int at_exit(const loop *l) { return 4 * l->hi; }
 static inline int at_entry(const loop *l) { return 4 * l->lo + 1; }
 static inline int at_node(int i) { return 4 * i + 2; }
 static inline int at_outputs(const graph *g) { return 4 * g->nodes.n + 3; }
-
-i64 ein__picoseconds(double seconds);
-/* Sums and products that stop at FAR. */
-i64 ein__cost_add(i64 x, i64 y);
-i64 ein__cost_times(i64 x, int n);
 
 /* ---- frontiers ---- */
 

@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bucket elimination. To eliminate y, the tables that have y are replaced by one over their other variables: the
+ * least over y of their sum. Its values are found by bounded scans: for every row of the smallest of those tables,
+ * the values of y are tried in rising order of cost there, until that cost and the least of the other tables' rows
+ * are no better than what was found. The order is a heap that is only sorted as far as some scan looked.
+ *
+ * An assignment is read off backwards: every variable takes the least value given those eliminated after it.
+ *
+ * Where a bucket is too large it is split, and each part eliminated on its own (mini-buckets): what comes out is a
+ * lower bound, and the assignment that is read off is improved one and two variables at a time. (Dechter, Bucket
+ * elimination: a unifying framework for reasoning; Dechter and Rish, Mini-buckets.) */
+#include "optimizer/eliminate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct work {
+    arena *a;
+    arena step; /* what one message needs */
+    const sum_problem *p;
+    i64 room;
+    bool *done;                                        /* per variable */
+    struct { cost_table *items; int n, room; } tables; /* the problem's, then messages */
+    struct { bool *items; int n, room; } used;         /* per table: in a bucket that was eliminated */
+    int *order;                                        /* variables as they were eliminated */
+    int **buckets, *in_bucket;                         /* per variable: tables that had it */
+    i64 bound, entries;
+    bool split;
+} work;
+
+/* ---- scopes ------------------------------------------------------------------------------------------- */
+
+static bool has(const cost_table *t, int v)
+{
+    for (int i = 0; i < t->n_vars; i++)
+        if (t->vars[i] == v) return true;
+    return false;
+}
+
+/* Variables of the union of two scopes but `out`; they may be more than a table can have. */
+static int unite(const int *x, int n, const cost_table *t, int out, int *into)
+{
+    int i = 0, k = 0, m = 0;
+    while (i < n || k < t->n_vars) {
+        int next = k == t->n_vars || (i < n && x[i] <= t->vars[k]) ? x[i] : t->vars[k];
+        i += i < n && x[i] == next;
+        k += k < t->n_vars && t->vars[k] == next;
+        if (next != out) into[m++] = next;
+        if (m > MAX_SCOPE) return m;
+    }
+    return m;
+}
+
+static i64 entries_of(const work *w, const int *vars, int n)
+{
+    i64 size = 1;
+    for (int i = 0; i < n; i++) size = size >= FAR / w->p->sizes[vars[i]] ? FAR : size * w->p->sizes[vars[i]];
+    return size;
+}
+
+/* Entries of the table that eliminating y makes; FAR if it has too many variables. */
+static i64 message_size(const work *w, int y)
+{
+    int scope[2][MAX_SCOPE + 2], n = 0, now = 0;
+    for (int t = 0; t < w->tables.n; t++) {
+        if (w->used.items[t] || !has(&w->tables.items[t], y)) continue;
+        n = unite(scope[now], n, &w->tables.items[t], y, scope[1 - now]);
+        now = 1 - now;
+        if (n > MAX_SCOPE) return FAR;
+    }
+    return entries_of(w, scope[now], n);
+}
+
+/* ---- a message ---------------------------------------------------------------------------------------- */
+
+/* A table as a message sees it: rows over its variables but y, y contiguous. */
+typedef struct slice {
+    const i64 *at;
+    i64 *least;             /* per row */
+    i64 stride[MAX_SCOPE];  /* rows per step of each variable of the message; 0: it lacks the variable */
+} slice;
+
+typedef struct ranked { i64 cost; int value; } ranked;
+
+typedef struct message {
+    int y, size, n_vars, vars[MAX_SCOPE], sizes[MAX_SCOPE];
+    i64 stride[MAX_SCOPE];
+    int n_slices;
+    slice *slices; /* the first one leads */
+    i64 *unary;    /* over y: the sum of the tables that have nothing else */
+    ranked *heap, *order; /* values of y by their cost in the leading row: those not yet in order, those in order */
+    int sorted;
+    i64 *out;
+} message;
+
+static ein_status make_slice(work *w, const message *m, const cost_table *t, slice *out)
+{
+    i64 rows = 1, inner = 1, *at;
+    int place = 0;
+    while (t->vars[place] != m->y) place++;
+    for (int i = t->n_vars - 1; i > place; i--) inner *= w->p->sizes[t->vars[i]];
+    for (int i = t->n_vars - 1; i >= 0; i--) {
+        if (i == place) continue;
+        for (int k = 0; k < m->n_vars; k++)
+            if (m->vars[k] == t->vars[i]) out->stride[k] = rows;
+        rows *= w->p->sizes[t->vars[i]];
+    }
+    NEW(&w->step, at, rows * m->size);
+    NEW(&w->step, out->least, rows);
+    for (i64 r = 0; r < rows; r++) {
+        const i64 *from = t->at + (r / inner * m->size) * inner + r % inner;
+        i64 *to = at + r * m->size, least = FAR;
+        for (int y = 0; y < m->size; y++) {
+            to[y] = from[y * inner];
+            if (to[y] < least) least = to[y];
+        }
+        out->least[r] = least;
+    }
+    out->at = at;
+    return EIN_OK;
+}
+
+static bool before(const ranked *x, const ranked *y)
+{
+    return x->cost < y->cost || (x->cost == y->cost && x->value < y->value);
+}
+
+static void sink(ranked *h, int n, int i)
+{
+    for (int k; (k = 2 * i + 1) < n; i = k) {
+        if (k + 1 < n && before(&h[k + 1], &h[k])) k++;
+        if (!before(&h[k], &h[i])) return;
+        ranked x = h[i];
+        h[i] = h[k];
+        h[k] = x;
+    }
+}
+
+/* The values of y by their cost in a row of the leading slice (NULL: there is none): a heap. */
+static void rank(message *m, const i64 *row)
+{
+    for (int y = 0; y < m->size; y++) m->heap[y] = (ranked){m->unary[y] + (row != NULL ? row[y] : 0), y};
+    for (int i = m->size / 2 - 1; i >= 0; i--) sink(m->heap, m->size, i);
+    m->sorted = 0;
+}
+
+/* The i-th in rising order, taken off the heap if no scan has come so far. */
+static const ranked *nth(message *m, int i)
+{
+    while (m->sorted <= i) {
+        int left = m->size - m->sorted;
+        m->order[m->sorted++] = m->heap[0];
+        m->heap[0] = m->heap[left - 1];
+        sink(m->heap, left - 1, 0);
+    }
+    return &m->order[i];
+}
+
+static i64 scan(message *m, const i64 *rows)
+{
+    i64 best = FAR, others = 0;
+    for (int s = 1; s < m->n_slices; s++) others += m->slices[s].least[rows[s]];
+    for (int i = 0; i < m->size; i++) {
+        const ranked *x = nth(m, i);
+        if (x->cost + others >= best) break;
+        i64 sum = x->cost;
+        for (int s = 1; s < m->n_slices; s++) sum += m->slices[s].at[rows[s] * m->size + x->value];
+        if (sum < best) best = sum;
+    }
+    return best;
+}
+
+/* All values of the message's variables from the k-th on that the leading slice has (or, second, lacks). */
+static void walk(message *m, int k, bool second, i64 *rows, i64 at)
+{
+    if (k == m->n_vars && !second) {
+        rank(m, m->n_slices > 0 ? m->slices[0].at + rows[0] * m->size : NULL);
+        walk(m, 0, true, rows, at);
+        return;
+    }
+    if (k == m->n_vars) {
+        m->out[at] = scan(m, rows);
+        return;
+    }
+    if (second == (m->slices[0].stride[k] != 0)) {
+        walk(m, k + 1, second, rows, at);
+        return;
+    }
+    for (int v = 0; v < m->sizes[k]; v++) {
+        walk(m, k + 1, second, rows, at + v * m->stride[k]);
+        for (int s = 0; s < m->n_slices; s++) rows[s] += m->slices[s].stride[k];
+    }
+    for (int s = 0; s < m->n_slices; s++) rows[s] -= m->slices[s].stride[k] * m->sizes[k];
+}
+
+static i64 slice_rows(const work *w, const cost_table *t, int y) { return entries_of(w, t->vars, t->n_vars) / w->p->sizes[y]; }
+
+/* Slices of the tables with more than y, the one with the fewest rows first; the others into `unary`. */
+static ein_status take_tables(work *w, message *m, const int *tables, int n)
+{
+    NEW(&w->step, m->slices, n + 1); /* one that lacks all variables, if there is no other */
+    NEW(&w->step, m->unary, m->size);
+    int lead = -1;
+    for (int i = 0; i < n; i++) {
+        const cost_table *t = &w->tables.items[tables[i]];
+        if (t->n_vars == 1) {
+            for (int y = 0; y < m->size; y++) m->unary[y] = ein__cost_add(m->unary[y], t->at[y]);
+        } else if (lead < 0 || slice_rows(w, t, m->y) < slice_rows(w, &w->tables.items[lead], m->y)) {
+            lead = tables[i];
+        }
+    }
+    if (lead >= 0) TRY(make_slice(w, m, &w->tables.items[lead], &m->slices[m->n_slices++]));
+    for (int i = 0; i < n; i++) {
+        const cost_table *t = &w->tables.items[tables[i]];
+        if (t->n_vars > 1 && tables[i] != lead) TRY(make_slice(w, m, t, &m->slices[m->n_slices++]));
+    }
+    return EIN_OK;
+}
+
+/* The least over y of the sum of some tables, as a new table. */
+static ein_status add_message(work *w, int y, const int *tables, int n)
+{
+    message m = {.y = y, .size = w->p->sizes[y]};
+    int scope[2][MAX_SCOPE + 2], now = 0;
+    i64 *rows, size = 1;
+    for (int i = 0; i < n; i++, now = 1 - now)
+        m.n_vars = unite(scope[now], m.n_vars, &w->tables.items[tables[i]], y, scope[1 - now]);
+    memcpy(m.vars, scope[now], (size_t)m.n_vars * sizeof *m.vars);
+    for (int k = m.n_vars - 1; k >= 0; k--) {
+        m.sizes[k] = w->p->sizes[m.vars[k]];
+        m.stride[k] = size;
+        size *= m.sizes[k];
+    }
+    TRY(take_tables(w, &m, tables, n));
+    NEW(&w->step, m.heap, m.size);
+    NEW(&w->step, m.order, m.size);
+    NEW(&w->step, rows, m.n_slices + 1);
+    NEW(w->a, m.out, size);
+    walk(&m, 0, false, rows, 0);
+    cost_table made = {.n_vars = m.n_vars, .at = m.out};
+    memcpy(made.vars, m.vars, sizeof made.vars);
+    w->entries += size;
+    ein__arena_free(&w->step);
+    if (m.n_vars == 0) w->bound = ein__cost_add(w->bound, m.out[0]);
+    PUSH(w->a, &w->tables, made);
+    PUSH(w->a, &w->used, m.n_vars == 0);
+    return EIN_OK;
+}
+
+/* ---- elimination -------------------------------------------------------------------------------------- */
+
+/* As many of the bucket's tables, from the first that is left, as make a message that fits. */
+static int next_part(const work *w, int y, const int *bucket, int n, bool *taken, int *part)
+{
+    int scope[2][MAX_SCOPE + 2], n_vars = 0, now = 0, m = 0;
+    for (int i = 0; i < n; i++) {
+        if (taken[i]) continue;
+        int vars = unite(scope[now], n_vars, &w->tables.items[bucket[i]], y, scope[1 - now]);
+        if (m > 0 && (vars > MAX_SCOPE || entries_of(w, scope[1 - now], vars) > w->room)) continue;
+        n_vars = vars;
+        now = 1 - now;
+        taken[i] = true;
+        part[m++] = bucket[i];
+    }
+    return m;
+}
+
+static ein_status eliminate_variable(work *w, int y)
+{
+    int n = 0, *bucket, *part, parts = 0;
+    bool *taken;
+    for (int t = 0; t < w->tables.n; t++) n += !w->used.items[t] && has(&w->tables.items[t], y);
+    NEW(w->a, bucket, n);
+    NEW(w->a, part, n);
+    NEW(w->a, taken, n);
+    w->buckets[y] = bucket;
+    w->in_bucket[y] = n;
+    for (int t = 0, i = 0; t < w->tables.n; t++)
+        if (!w->used.items[t] && has(&w->tables.items[t], y)) {
+            bucket[i++] = t;
+            w->used.items[t] = true;
+        }
+    for (int m; (m = next_part(w, y, bucket, n, taken, part)) > 0; parts++) TRY(add_message(w, y, part, m));
+    w->split = w->split || parts > 1;
+    return EIN_OK;
+}
+
+static ein_status eliminate_all(work *w)
+{
+    for (int i = 0; i < w->p->n_vars; i++) {
+        int next = -1;
+        i64 least = 0;
+        for (int v = 0; v < w->p->n_vars; v++) {
+            i64 size = w->done[v] ? 0 : message_size(w, v);
+            if (w->done[v] || (next >= 0 && size >= least)) continue;
+            next = v;
+            least = size;
+        }
+        TRY(eliminate_variable(w, next));
+        w->done[next] = true;
+        w->order[i] = next;
+    }
+    return EIN_OK;
+}
+
+/* ---- assignments -------------------------------------------------------------------------------------- */
+
+static i64 table_at(const sum_problem *p, const cost_table *t, const int *values)
+{
+    i64 at = 0;
+    for (int i = 0; i < t->n_vars; i++) at = at * p->sizes[t->vars[i]] + values[t->vars[i]];
+    return t->at[at];
+}
+
+i64 ein__sum_at(const sum_problem *p, const int *values)
+{
+    i64 sum = 0;
+    for (int t = 0; t < p->n_tables; t++) sum = ein__cost_add(sum, table_at(p, &p->tables[t], values));
+    return sum;
+}
+
+/* Give y the value for which the sum of some tables is least, its own if that is as good. */
+static void settle(const work *w, int y, const int *tables, int n, int *values)
+{
+    i64 best = FAR + 1;
+    int own = values[y], to = own;
+    for (int k = -1; k < w->p->sizes[y]; k++) {
+        i64 sum = 0;
+        values[y] = k < 0 ? own : k;
+        for (int i = 0; i < n; i++) sum = ein__cost_add(sum, table_at(w->p, &w->tables.items[tables[i]], values));
+        if (sum >= best) continue;
+        best = sum;
+        to = values[y];
+    }
+    values[y] = to;
+}
+
+static void read_off(const work *w, int *values)
+{
+    for (int i = w->p->n_vars - 1; i >= 0; i--) {
+        int y = w->order[i];
+        values[y] = 0;
+        settle(w, y, w->buckets[y], w->in_bucket[y], values);
+    }
+}
+
+typedef struct neighbours { int n, *tables; } neighbours; /* of a variable: the problem's tables that have it */
+
+static ein_status find_neighbours(work *w, neighbours *of)
+{
+    const sum_problem *p = w->p;
+    for (int v = 0; v < p->n_vars; v++) {
+        NEW(w->a, of[v].tables, p->n_tables);
+        for (int t = 0; t < p->n_tables; t++)
+            if (has(&p->tables[t], v)) of[v].tables[of[v].n++] = t;
+    }
+    return EIN_OK;
+}
+
+/* Try all values of x, each with the best of y. True if that is better. */
+static bool move_two(work *w, const neighbours *of, int x, int y, int *values, i64 *cost)
+{
+    int own[2] = {values[x], values[y]}, to[2] = {values[x], values[y]};
+    i64 best = *cost;
+    for (int k = 0; k < w->p->sizes[x]; k++) {
+        values[x] = k;
+        values[y] = own[1];
+        settle(w, y, of[y].tables, of[y].n, values);
+        i64 sum = ein__sum_at(w->p, values);
+        if (sum >= best) continue;
+        best = sum;
+        to[0] = values[x];
+        to[1] = values[y];
+    }
+    values[x] = to[0];
+    values[y] = to[1];
+    bool better = best < *cost;
+    *cost = best;
+    return better;
+}
+
+/* To a local optimum under changes of one variable and of two that share a table. */
+static ein_status improve(work *w, int *values)
+{
+    neighbours *of;
+    i64 cost = ein__sum_at(w->p, values);
+    NEW(w->a, of, w->p->n_vars);
+    TRY(find_neighbours(w, of));
+    for (bool better = true; better;) {
+        better = false;
+        for (int v = 0; v < w->p->n_vars; v++) {
+            settle(w, v, of[v].tables, of[v].n, values);
+            i64 now = ein__sum_at(w->p, values);
+            better = better || now < cost;
+            cost = now;
+        }
+        for (int t = 0; t < w->p->n_tables && !better; t++)
+            for (int i = 1; i < w->p->tables[t].n_vars; i++)
+                better = move_two(w, of, w->p->tables[t].vars[i - 1], w->p->tables[t].vars[i], values, &cost) || better;
+    }
+    return EIN_OK;
+}
+
+static ein_status choose(work *w, const int *start, sum_answer *out)
+{
+    size_t bytes = (size_t)w->p->n_vars * sizeof(int);
+    read_off(w, out->values);
+    if (w->split) {
+        int *other;
+        TRY(improve(w, out->values));
+        NEW(w->a, other, w->p->n_vars);
+        if (start != NULL && bytes > 0) {
+            memcpy(other, start, bytes);
+            TRY(improve(w, other));
+            if (ein__sum_at(w->p, other) < ein__sum_at(w->p, out->values)) memcpy(out->values, other, bytes);
+        }
+    }
+    out->cost = ein__sum_at(w->p, out->values);
+    return EIN_OK;
+}
+
+ein_status ein__eliminate(arena *a, const sum_problem *p, i64 room, const int *start, sum_answer *out)
+{
+    arena scratch = {NULL};
+    work w = {.a = &scratch, .p = p, .room = room};
+    ein_status s = EIN_NO_MEMORY;
+    *out = (sum_answer){.values = ein__arena_get(a, (size_t)p->n_vars, sizeof(int))};
+    w.done = ein__arena_get(&scratch, (size_t)p->n_vars, sizeof *w.done);
+    w.order = ein__arena_get(&scratch, (size_t)p->n_vars, sizeof *w.order);
+    w.buckets = ein__arena_get(&scratch, (size_t)p->n_vars, sizeof *w.buckets);
+    w.in_bucket = ein__arena_get(&scratch, (size_t)p->n_vars, sizeof *w.in_bucket);
+    if (out->values != NULL && w.done != NULL && w.order != NULL && w.buckets != NULL && w.in_bucket != NULL) s = EIN_OK;
+    for (int t = 0; t < p->n_tables && s == EIN_OK; t++) {
+        s = ein__grow(&scratch, (void **)&w.tables.items, t, &w.tables.room, sizeof *w.tables.items);
+        if (s == EIN_OK) s = ein__grow(&scratch, (void **)&w.used.items, t, &w.used.room, sizeof *w.used.items);
+        if (s != EIN_OK) break;
+        w.tables.items[w.tables.n++] = p->tables[t];
+        w.used.items[w.used.n++] = false;
+        if (p->tables[t].n_vars == 0) w.bound = ein__cost_add(w.bound, p->tables[t].at[0]);
+    }
+    if (s == EIN_OK) s = eliminate_all(&w);
+    if (s == EIN_OK) s = choose(&w, start, out);
+    out->bound = w.bound;
+    out->entries = w.entries;
+    ein__arena_free(&w.step);
+    ein__arena_free(&scratch);
+    return s;
+}
