@@ -4,8 +4,11 @@
 #ifndef CORE_KERNEL_PRELUDE_H
 #define CORE_KERNEL_PRELUDE_H
 
-extern const char ein__prelude_cuda[];
-extern const char ein__prelude_host[];
+extern const char ein__prelude_cuda[];    /* types, parameters */
+extern const char ein__prelude_threads[]; /* phases and collectives, where each thread runs on its own (CUDA) */
+extern const char ein__prelude_cuda_functions[];
+extern const char ein__prelude_host[]; /* types, parameters, phases as loops, collectives */
+extern const char ein__prelude_c_functions[];
 extern const char ein__prelude_access[];   /* LD, ST */
 extern const char ein__prelude_counting[]; /* LD, ST that tally (host) */
 extern const char ein__prelude_common[];

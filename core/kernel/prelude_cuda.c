@@ -22,8 +22,11 @@ const char ein__prelude_cuda[] =
     "#define bx ((i64)blockIdx.x)\n"
     "#define by ((i64)blockIdx.y)\n"
     "#define bz ((i64)blockIdx.z)\n"
-
     "#define TID_ ((int)threadIdx.x)\n"
+    "#define FN_ static __device__ __forceinline__\n"
+    "#define TABLE_ static __constant__\n";
+
+const char ein__prelude_threads[] =
     "#define STEP for (int tid = TID_, once_ = 1; once_; once_ = 0)\n"
     "#define PHASE for (int tid = TID_, once_ = 1; once_; once_ = 0, __syncthreads())\n"
     "#define STEP_N(n_) STEP if (tid >= (i64)(n_)) {} else\n"
@@ -43,8 +46,23 @@ const char ein__prelude_cuda[] =
     "#define UNROLL(n_) PRAGMA_(unroll n_)\n"
     "#define UNROLL_DEV(n_) PRAGMA_(unroll n_)\n"
 
-    "#define FN_ static __device__ __forceinline__\n"
-    "#define TABLE_ static __constant__\n"
+    /* Halves of a warp, then halves of the list of warps; lane 0's order of operands is the host's. The first
+     * barrier keeps the scratch of the last call until all have read it. */
+    "#define ALL_ 0xffffffffu\n"
+    "#define BLOCK_FN_(T_, name_, op_) FN_ T_ name_(T_ x_, int threads_) {"
+    " __shared__ T_ warp_[32];"
+    " _Pragma(\"unroll\") for (int d_ = 16; d_ > 0; d_ /= 2) x_ = op_(x_, __shfl_xor_sync(ALL_, x_, d_));"
+    " if (threads_ > 32) {"
+    " __syncthreads();"
+    " if (TID_ % 32 == 0) warp_[TID_ / 32] = x_;"
+    " __syncthreads();"
+    " x_ = warp_[TID_ & (threads_ / 32 - 1)];"
+    " _Pragma(\"unroll\") for (int d_ = threads_ / 64; d_ > 0; d_ /= 2)"
+    " x_ = op_(x_, __shfl_xor_sync(ALL_, x_, d_));"
+    " }"
+    " return __shfl_sync(ALL_, x_, 0); }\n";
+
+const char ein__prelude_cuda_functions[] =
     "FN_ float as_f32(u32 x_) { return __uint_as_float(x_); }\n"
     "FN_ u32 as_u32(float x_) { return __float_as_uint(x_); }\n"
     "FN_ float k_fma(float a_, float b_, float c_) { return __fmaf_rn(a_, b_, c_); }\n"
@@ -73,20 +91,4 @@ const char ein__prelude_cuda[] =
     "FN_ double d_fmod_(double a_, double b_) { return fmod(a_, b_); }\n"
     "FN_ u64 mulhi_(u64 a_, u64 b_) { return __umul64hi(a_, b_); }\n"
     "FN_ float from_f16(u16 x_) { float f_; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(f_) : \"h\"(x_)); return f_; }\n"
-    "FN_ u16 to_f16(float x_) { u16 h_; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h_) : \"f\"(x_)); return h_; }\n"
-
-    /* Halves of a warp, then halves of the list of warps; lane 0's order of operands is the host's. The first
-     * barrier keeps the scratch of the last call until all have read it. */
-    "#define ALL_ 0xffffffffu\n"
-    "#define BLOCK_FN_(T_, name_, op_) FN_ T_ name_(T_ x_, int threads_) {"
-    " __shared__ T_ warp_[32];"
-    " _Pragma(\"unroll\") for (int d_ = 16; d_ > 0; d_ /= 2) x_ = op_(x_, __shfl_xor_sync(ALL_, x_, d_));"
-    " if (threads_ > 32) {"
-    " __syncthreads();"
-    " if (TID_ % 32 == 0) warp_[TID_ / 32] = x_;"
-    " __syncthreads();"
-    " x_ = warp_[TID_ & (threads_ / 32 - 1)];"
-    " _Pragma(\"unroll\") for (int d_ = threads_ / 64; d_ > 0; d_ /= 2)"
-    " x_ = op_(x_, __shfl_xor_sync(ALL_, x_, d_));"
-    " }"
-    " return __shfl_sync(ALL_, x_, 0); }\n";
+    "FN_ u16 to_f16(float x_) { u16 h_; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h_) : \"f\"(x_)); return h_; }\n";

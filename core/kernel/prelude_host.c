@@ -63,6 +63,21 @@ const char ein__prelude_host[] =
 
     "#define FN_ static inline __attribute__((always_inline))\n"
     "#define TABLE_ static const\n"
+
+    /* The same tree as the shuffles of the CUDA reading. */
+    "#define BLOCK_FN_(T_, name_, op_)"
+    " static inline T_ name_(const T_ *x_, int threads_) {"
+    " T_ warp_[32], a_[16], b_[8];"
+    " for (int w_ = 0; w_ < threads_ / 32; w_++, x_ += 32) {"
+    " for (int i_ = 0; i_ < 16; i_++) a_[i_] = op_(x_[i_], x_[i_ + 16]);"
+    " for (int i_ = 0; i_ < 8; i_++) b_[i_] = op_(a_[i_], a_[i_ + 8]);"
+    " for (int i_ = 0; i_ < 4; i_++) a_[i_] = op_(b_[i_], b_[i_ + 4]);"
+    " warp_[w_] = op_(op_(a_[0], a_[2]), op_(a_[1], a_[3])); }"
+    " for (int d_ = threads_ / 64; d_ > 0; d_ /= 2)"
+    " for (int i_ = 0; i_ < d_; i_++) warp_[i_] = op_(warp_[i_], warp_[i_ + d_]);"
+    " return warp_[0]; }\n";
+
+const char ein__prelude_c_functions[] =
     "FN_ float as_f32(u32 x_) { float f_; __builtin_memcpy(&f_, &x_, 4); return f_; }\n"
     "FN_ u32 as_u32(float x_) { u32 u_; __builtin_memcpy(&u_, &x_, 4); return u_; }\n"
     "FN_ float k_fma(float a_, float b_, float c_) { return __builtin_fmaf(a_, b_, c_); }\n"
@@ -104,20 +119,7 @@ const char ein__prelude_host[] =
     "    const u32 s_ = as_u32(as_f32(m_) + 0.5f) - 0x3f000000u;\n"
     "    const u32 k_ = m_ < 0x38800000u ? s_ : n_ < 0x7c00u ? n_ : 0x7c00u;\n"
     "    return (u16)((m_ > 0x7f800000u ? 0x7e00u : k_) | ((u_ >> 16) & 0x8000u));\n"
-    "}\n"
-
-    /* The same tree as the shuffles of the CUDA reading. */
-    "#define BLOCK_FN_(T_, name_, op_)"
-    " static inline T_ name_(const T_ *x_, int threads_) {"
-    " T_ warp_[32], a_[16], b_[8];"
-    " for (int w_ = 0; w_ < threads_ / 32; w_++, x_ += 32) {"
-    " for (int i_ = 0; i_ < 16; i_++) a_[i_] = op_(x_[i_], x_[i_ + 16]);"
-    " for (int i_ = 0; i_ < 8; i_++) b_[i_] = op_(a_[i_], a_[i_ + 8]);"
-    " for (int i_ = 0; i_ < 4; i_++) a_[i_] = op_(b_[i_], b_[i_ + 4]);"
-    " warp_[w_] = op_(op_(a_[0], a_[2]), op_(a_[1], a_[3])); }"
-    " for (int d_ = threads_ / 64; d_ > 0; d_ /= 2)"
-    " for (int i_ = 0; i_ < d_; i_++) warp_[i_] = op_(warp_[i_], warp_[i_ + d_]);"
-    " return warp_[0]; }\n";
+    "}\n";
 
 /* The address is computed once, so an access inside an index counts once. */
 const char ein__prelude_counting[] =

@@ -34,7 +34,9 @@ static void add_kernel(text *out, const kernel_text *k)
 ein_status ein__kernel_source(reading r, bool counting, const kernel_text *const *kernels, int n, text *out)
 {
     if (counting && r != READ_HOST) return EIN_INVALID;
-    ein__text_add(out, "%s%s%s%s%s", r == READ_HOST ? ein__prelude_host : ein__prelude_cuda,
+    if (r == READ_HOST) ein__text_add(out, "%s%s", ein__prelude_host, ein__prelude_c_functions);
+    else ein__text_add(out, "%s%s%s", ein__prelude_cuda, ein__prelude_threads, ein__prelude_cuda_functions);
+    ein__text_add(out, "%s%s%s%s",
                   counting ? ein__prelude_counting : ein__prelude_access, ein__prelude_common,
                   ein__prelude_wide, EIN__KERNEL_MARK);
     for (int i = 0; i < n; i++) add_kernel(out, kernels[i]);
