@@ -17,8 +17,6 @@
 #include "jit/costs.h"
 #include "jit/lower.h"
 
-enum { MAX_OBJECTS = 8 };
-
 typedef struct compilation {
     ein_context *c;
     ein_program *p;
@@ -163,7 +161,7 @@ static ein_status make_key(compilation *k)
     text *key = &k->key;
     const char *code_identity = ein__code_identity();
     ein__key_bytes(key, 'L', code_identity, strlen(code_identity));
-    if (k->c->target != NULL) TRY(k->c->target->api->identity(key, k->e));
+    if (k->c->target != NULL) TRY(k->c->target->api->identity(k->c->target, key, k->e));
     ein__machine_key(&k->c->machine, key);
     ein__graph_key(&k->p->graph, key);
     ein__key_int(key, 'c', k->o->counting);
@@ -192,6 +190,7 @@ static ein_status lower_plan(compilation *k)
     TRY(ein__plan_check(&k->p->graph, &k->p->plan, k->e));
     TRY(ein__lower(&k->p->arena, &k->p->graph, &k->p->plan, &k->p->program, k->e));
     k->p->stats.synth_ms = ein__now_ms() - start;
+    for (int i = 0; i < k->p->program.n_kernels; i++) ein__kernel_dump(&k->p->program.kernels[i]);
     return EIN_OK;
 }
 
@@ -359,7 +358,6 @@ static ein_status compile(compilation *k, const graph *user)
     TRY(note_unused(p, user));
     TRY(make_key(k));
     TRY(make_program(k));
-    for (int i = 0; i < p->program.n_kernels; i++) ein__kernel_dump(&p->program.kernels[i]);
     fill_stats(p);
     TRY(print_texts(p));
     if (k->c->target == NULL) return EIN_OK;

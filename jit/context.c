@@ -24,7 +24,7 @@ static ein_status open_context(ein_context *c, const ein_context_options *o)
 {
     const char *machine_text = o != NULL && o->machine != NULL ? o->machine : "host:1";
     TRY(ein__machine_parse(&c->arena, machine_text, &c->machine, &c->error));
-    if (c->machine.host) TRY(ein__target_host.open(&c->machine, &c->target, &c->error));
+    if (c->machine.host) TRY(ein__host_open(&c->machine, &c->target, &c->error));
     if (o == NULL || !o->no_cache) {
         TRY(ein__cache_init(&c->cache, o != NULL ? o->cache_dir : NULL));
         c->caching = c->cache.dir != NULL;

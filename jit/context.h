@@ -104,7 +104,8 @@ const stored_tensor *ein__weights_left_out(const ein_weights *w, const char *nam
 ein_status ein__weights_check(const ein_program *p, const ein_weights *w, error *e);
 ein_status ein__program_bind(ein_program *p, ein_weights *weights, error *e);
 
-/* kernels.c: compile and load. `objects` gets n_objects texts. */
+/* kernels.c: `objects` gets n_objects texts. */
+enum { MAX_OBJECTS = 48 };
 ein_status ein__kernels_compile(ein_program *p, text *objects, int *n_objects, error *e);
 
 /* run.c: the value behind the name of an input or output; fails as binding it would. */

@@ -100,11 +100,13 @@ static void host_close(target *base)
     ein__free(t);
 }
 
-static ein_status host_open(const machine *m, target **out, error *e)
+static const target_api host_api;
+
+ein_status ein__host_open(const machine *m, target **out, error *e)
 {
     host_target *t = ein__calloc(1, sizeof *t);
     if (t == NULL) return ein__fail(e, EIN_NO_MEMORY, "out of memory for the host target");
-    t->base.api = &ein__target_host;
+    t->base.api = &host_api;
     t->n_devices = m->n_devices;
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->work, NULL);
@@ -146,8 +148,16 @@ static ein_status host_zero(target *base, int device, void *p, i64 bytes, error 
 
 /* ---- code --------------------------------------------------------------------------------------------- */
 
-static ein_status host_compile(const kernel_text *const *kernels, int n, bool counting, text *object, error *e)
+static ein_status host_identity(target *base, text *key, error *e)
 {
+    (void)base;
+    return ein__host_identity(key, e);
+}
+
+static ein_status host_compile(target *base, const kernel_text *const *kernels, int n, bool counting, text *object,
+                               error *e)
+{
+    (void)base;
     text source = {0};
     ein_status s = ein__kernel_source(READ_HOST, counting, kernels, n, &source);
     if (s == EIN_OK) s = ein__host_compile(ein__text_get(&source), object, e);
@@ -303,6 +313,6 @@ static void host_wait(target *base, execution *x)
     pthread_mutex_unlock(&g->lock);
 }
 
-const target_api ein__target_host = {
-    "host", host_open, host_close, host_alloc, host_release, host_upload, host_zero, ein__host_identity, host_compile,
-    host_load, host_unload, host_prepare, host_finish, host_start, host_wait};
+static const target_api host_api = {
+    "host", 1, host_close, host_alloc, host_release, host_upload, host_zero, host_identity, host_compile, host_load,
+    host_unload, host_prepare, host_finish, host_start, host_wait};

@@ -33,7 +33,7 @@ typedef struct execution {
 
 typedef struct target_api {
     const char *name;
-    ein_status (*open)(const machine *m, target **out, error *e);
+    int units_per_thread; /* into which kernels are dealt out to be compiled */
     void (*close)(target *t);
     /* Zeroed device memory, aligned to 256 bytes. */
     ein_status (*alloc)(target *t, int device, i64 bytes, void **out, error *e);
@@ -43,9 +43,10 @@ typedef struct target_api {
                          error *e);
     ein_status (*zero)(target *t, int device, void *p, i64 bytes, error *e);
     /* What compiled objects depend on besides the kernels' text. */
-    ein_status (*identity)(text *key, error *e);
+    ein_status (*identity)(target *t, text *key, error *e);
     /* Compile kernels to one object; may be called by several threads. */
-    ein_status (*compile)(const kernel_text *const *kernels, int n, bool counting, text *object, error *e);
+    ein_status (*compile)(target *t, const kernel_text *const *kernels, int n, bool counting, text *object,
+                          error *e);
     /* Load objects and find every kernel of the program. EIN_COMPILE_FAILED if one is missing. */
     ein_status (*load)(target *t, const program *p, const text *objects, int n, code **out, error *e);
     void (*unload)(code *c);
@@ -58,6 +59,7 @@ typedef struct target_api {
 
 struct target { const target_api *api; };
 
-extern const target_api ein__target_host;
+/* The virtual devices of a machine that is `host`. */
+ein_status ein__host_open(const machine *m, target **out, error *e);
 
 #endif

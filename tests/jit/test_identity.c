@@ -407,6 +407,28 @@ static void processes(void **state)
     assert_string_equal(bits[0], bits[1]);
 }
 
+/* With EIN_NO_COMPILE what the cache has still runs, and what it has not is refused by the kernel's name. */
+static void no_compile(void **state)
+{
+    knobs other = USUAL;
+    other.factor = 3;
+    setenv("EIN_NO_COMPILE", "1", 1);
+    assert_true(is_hit_knobs(*state, &USUAL));
+    ein_graph *g = build(&other);
+    ein_context *c = open_context("host:2", *state);
+    ein_program *p = NULL;
+    assert_int_equal(ein_compile(&p, c, g, NULL), EIN_COMPILE_FAILED);
+    assert_null(p);
+    assert_non_null(strstr(ein_context_error(c), "EIN_NO_COMPILE"));
+    assert_non_null(strstr(ein_context_error(c), " k_"));
+    setenv("EIN_NO_COMPILE", "0", 1);
+    assert_int_equal(ein_compile(&p, c, g, NULL), EIN_OK);
+    unsetenv("EIN_NO_COMPILE");
+    ein_program_free(p);
+    ein_context_free(c);
+    ein_graph_free(g);
+}
+
 #define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, directory_up, directory_down)
 
 int main(int argc, char **argv)
@@ -423,6 +445,7 @@ int main(int argc, char **argv)
         IN_DIRECTORY(forced_plans_miss),
         IN_DIRECTORY(placed_weights_count),
         IN_DIRECTORY(constants_do_not_collide),
+        IN_DIRECTORY(no_compile),
         IN_DIRECTORY(processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,11 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "core/base/alloc.h"
+#include "core/base/file.h"
 #include "jit/compiler/compiler.h"
+#include "jit/compiler/dump.h"
 #include "tests/core/kernel/bodies.h"
 
 static const char *const architectures[] = {"sm_80", "sm_90", "sm_100"};
@@ -117,7 +120,6 @@ static void test_errors(void **state)
     assert_int_equal(ein__nvrtc_compile("", "sm_1", &binary, &r, &e), EIN_COMPILE_FAILED);
     assert_non_null(strstr(e.line, "sm_1\""));
     assert_non_null(strstr(e.line, " 90"));
-    assert_int_equal(ein__nvrtc_compile("", "compute_90", &binary, &r, &e), EIN_COMPILE_FAILED);
     assert_int_equal(binary.n, 0);
     setenv("EIN_NVRTC", "/no/such/library", 1);
     assert_int_equal(ein__nvrtc_compile("", "sm_90", &binary, &r, &e), EIN_NO_DEVICE);
@@ -127,6 +129,84 @@ static void test_errors(void **state)
     assert_non_null(strstr(e.line, "nvrtcVersion"));
     unsetenv("EIN_NVRTC");
     ein__error_reset(&e);
+}
+
+/* For devices that NVRTC does not know: text for the driver, with the zero at its end. */
+static void test_ptx(void **state)
+{
+    (void)state;
+    text ptx = {0};
+    nvrtc_result r;
+    const char *source = "extern \"C\" __global__ void f(int *p) { p[0] = 1; }\n";
+    assert_int_equal(ein__nvrtc_compile(source, "compute_90", &ptx, &r, NULL), EIN_OK);
+    assert_non_null(strstr(ptx.bytes, ".visible .entry f("));
+    assert_non_null(strstr(ptx.bytes, ".target sm_90"));
+    assert_int_equal(ptx.bytes[ptx.n - 1], 0);
+    assert_int_equal(r.binary_bytes, ptx.n);
+    ein__text_free(&ptx);
+}
+
+/* The library's own list, and a device that is newer than it. */
+static void test_architecture(void **state)
+{
+    (void)state;
+    nvrtc_library l;
+    architecture a;
+    text path = {0}, key = {0}, again = {0};
+    assert_int_equal(ein__nvrtc_open(&l, 0, &path, NULL), EIN_OK);
+    assert_int_equal(ein__nvrtc_architecture(&l, 90, &a, NULL), EIN_OK);
+    assert_string_equal(a.s, "sm_90");
+    assert_int_equal(ein__nvrtc_architecture(&l, 990, &a, NULL), EIN_OK);
+    assert_memory_equal(a.s, "compute_1", 9);
+    assert_int_equal(ein__nvrtc_identity(&l, path.bytes, &key, NULL), EIN_OK);
+    assert_int_equal(ein__nvrtc_identity(&l, path.bytes, &again, NULL), EIN_OK);
+    assert_true(key.n > 100 && key.n == again.n && memcmp(key.bytes, again.bytes, key.n) == 0);
+    again.n = 0;
+    assert_int_equal(ein__nvrtc_identity(&l, "/proc/self/exe", &again, NULL), EIN_OK); /* another file */
+    assert_true(key.n != again.n || memcmp(key.bytes, again.bytes, key.n) != 0);
+    assert_int_equal(ein__nvrtc_identity(&l, "/no/such/file", &again, NULL), EIN_NO_DEVICE);
+    ein__text_free(&path);
+    ein__text_free(&key);
+    ein__text_free(&again);
+}
+
+/* Each kernel's part of the unit's log, with the options. */
+static void test_dump(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/ein-dump-XXXXXX", file[200];
+    arena a = {0};
+    kernel_text k[2];
+    const kernel_text *list[] = {&k[0], &k[1]};
+    text source = {0}, log = {0}, options = {0};
+    nvrtc_library l;
+    nvrtc_result r;
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(ein__kernel_make(&a, body_tile, 256, &k[0]), EIN_OK);
+    assert_int_equal(ein__kernel_make(&a, body_rows, 128, &k[1]), EIN_OK);
+    assert_int_equal(ein__kernel_source(READ_CUDA, false, list, 2, &source), EIN_OK);
+    assert_int_equal(ein__nvrtc_open(&l, 0, NULL, NULL), EIN_OK);
+    assert_int_equal(ein__nvrtc_unit(&l, source.bytes, "sm_90", NULL, &log, &r, NULL), EIN_OK);
+    ein__nvrtc_options("sm_90", &options);
+    setenv("EIN_DUMP", folder, 1);
+    ein__unit_dump(list, 2, "sm_90", options.bytes, log.bytes);
+    unsetenv("EIN_DUMP");
+    for (int i = 0; i < 2; i++) {
+        text got = {0};
+        snprintf(file, sizeof file, "%s/%s.sm_90.txt", folder, k[i].name);
+        assert_int_equal(ein__file_read(file, 1 << 16, false, &got, NULL), EIN_OK);
+        assert_memory_equal(got.bytes, "--gpu-architecture=sm_90 --std=c++17 ", 37);
+        assert_non_null(strstr(got.bytes, k[i].name));
+        assert_null(strstr(got.bytes, k[1 - i].name));
+        assert_non_null(strstr(got.bytes, " registers"));
+        unlink(file);
+        ein__text_free(&got);
+    }
+    assert_int_equal(rmdir(folder), 0);
+    ein__text_free(&source);
+    ein__text_free(&log);
+    ein__text_free(&options);
+    ein__arena_free(&a);
 }
 
 static void *work(void *out)
@@ -186,7 +266,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_bodies), cmocka_unit_test(test_names), cmocka_unit_test(test_stack_is_seen),
-        cmocka_unit_test(test_errors), cmocka_unit_test(test_threads), cmocka_unit_test(test_no_memory)};
+        cmocka_unit_test(test_errors), cmocka_unit_test(test_ptx), cmocka_unit_test(test_architecture),
+        cmocka_unit_test(test_dump), cmocka_unit_test(test_threads), cmocka_unit_test(test_no_memory)};
     error e = {0};
     nvrtc_result r;
     unsetenv("EIN_NVRTC");
