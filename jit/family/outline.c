@@ -158,15 +158,53 @@ static void open(outline *f)
     f->depth++;
 }
 
+/* GPU compilers keep an address and a step per view and loop in registers, and those of every copy of an unrolled
+ * loop: with many of both they spill. So from some number of steps on loops are not unrolled (on sm_100, 48 spilled
+ * where 40 did not), and then done as one whose index is taken apart (there 80 spilled without unrolling, 56 did not). */
+enum { MOST_STEPS_UNROLLED = 24, MOST_STEPS = 40 };
+
+static int steps(const outline *f, uint64_t set, bool stored)
+{
+    int n = 0;
+    for (int v = 0; v < f->loops.n_views; v++) n += is_output(f, v) ? stored : (set >> v & 1) != 0;
+    return n * f->loops.n_inner;
+}
+
+static void inner_loops(outline *f, uint64_t set, bool stored, bool strided)
+{
+    const char *p = f->prefix.s;
+    int n = f->loops.n_inner;
+    bool unrolled = !strided && steps(f, set, stored) <= MOST_STEPS_UNROLLED;
+    if (steps(f, set, stored) <= MOST_STEPS) {
+        for (int i = 0; i < n; i++) {
+            if (i + 1 == n && unrolled) LINE(f, "UNROLL_DEV(4)\n");
+            LINE(f, "for (i64 r%d = 0; r%d < %sn_r%d; r%d++)\n", i, i, p, i, i);
+        }
+        return;
+    }
+    LINE(f, "for (i64 r = 0; r < %sn_r0", p);
+    for (int i = 1; i < n; i++) ein__text_add(&f->w->body, " * %sn_r%d", p, i);
+    ein__text_add(&f->w->body, "; r++)\n");
+}
+
+static void flat_indices(outline *f, uint64_t set, bool stored)
+{
+    const char *p = f->prefix.s;
+    short_text q = ein__name("r");
+    if (steps(f, set, stored) <= MOST_STEPS) return;
+    for (int i = f->loops.n_inner - 1; i > 0; i--) {
+        LINE(f, "const i64 r%d = %s %% %sn_r%d, p%d = %s / %sn_r%d;\n", i, q.s, p, i, i, q.s, p, i);
+        q = ein__name("p%d", i);
+    }
+    LINE(f, "const i64 r0 = %s;\n", q.s);
+}
+
 void ein__outline_points(outline *f, uint64_t set, bool inner, bool stored)
 {
     const char *p = f->prefix.s;
     const loop_set *l = &f->loops;
     bool strided = l->across && inner, items = !l->across && f->items > 1;
-    for (int i = 0; i < l->n_inner && inner; i++) {
-        if (i + 1 == l->n_inner && !strided) LINE(f, "UNROLL_DEV(4)\n");
-        LINE(f, "for (i64 r%d = 0; r%d < %sn_r%d; r%d++)\n", i, i, p, i, i);
-    }
+    if (inner) inner_loops(f, set, stored, strided);
     if (strided) {
         LINE(f, "UNROLL_DEV(4)\n");
         LINE(f, "for (i64 c = 0; c < %sn_l; c += THREADS)\n", p);
@@ -176,6 +214,7 @@ void ein__outline_points(outline *f, uint64_t set, bool inner, bool stored)
         LINE(f, "for (int u = 0; u < %d; u++)\n", f->items);
     }
     open(f);
+    if (inner) flat_indices(f, set, stored);
     if (items) LINE(f, "const i64 c = c0 + u * THREADS;\n");
     for (int v = 0; v < l->n_views; v++)
         if (is_output(f, v) ? stored : (set >> v & 1) != 0) ein__outline_place(f, v, inner);

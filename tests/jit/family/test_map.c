@@ -212,6 +212,36 @@ static void einsum(void **state)
     rig_end(&r);
 }
 
+/* Many operands in many loops that cannot be joined: no text spills (the rig compiles it for the GPUs). */
+static void many_loops(void **state)
+{
+    static const struct { int operands, loops; ein_dtype dtype; } cases[] = {
+        {2, 8, EIN_F32}, {4, 8, EIN_F32}, {7, 7, EIN_I64}, {7, 8, EIN_F32}, {12, 9, EIN_F32}, {12, 9, EIN_F64}};
+    (void)state;
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        rig r;
+        text product = {0};
+        int n = cases[i].loops;
+        i64 lengths[10] = {2, 2, 2, 2, 2, 2, 2, 2, 2, 2}, out[10] = {0};
+        lengths[n] = 35;
+        out[n] = 1;
+        rig_begin(&r, OP_MAP, n + 1, lengths, NULL);
+        for (int x = 0; x < cases[i].operands; x++) {
+            i64 stride[10] = {0};
+            for (int l = 0; l < n; l++) stride[l] = 1 << (l * (x + 1) + x) % (n | 1); /* an order of its own */
+            stride[n] = x % 2 == 0 ? 1 << (n | 1) : 0;
+            rig_in_typed(&r, cases[i].dtype, stride, 0);
+            ein__text_add(&product, cases[i].dtype == EIN_I64 ? "%sx%d" : "%s(1 + 0.25 * x%d)", x > 0 ? " * " : "", x);
+        }
+        rig_out_typed(&r, cases[i].dtype, out, 0);
+        rig_merge_typed(&r, MERGE_SUM, 1, cases[i].dtype);
+        body(&r, ein__text_get(&product));
+        check_map(&r);
+        ein__text_free(&product);
+        rig_end(&r);
+    }
+}
+
 static void scalar(void **state)
 {
     (void)state;
@@ -446,7 +476,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flat), cmocka_unit_test(broadcast), cmocka_unit_test(permuted),
         cmocka_unit_test(reductions), cmocka_unit_test(nan_reaches), cmocka_unit_test(own_merge),
-        cmocka_unit_test(einsum), cmocka_unit_test(scalar), cmocka_unit_test(one_text),
+        cmocka_unit_test(einsum), cmocka_unit_test(many_loops), cmocka_unit_test(scalar), cmocka_unit_test(one_text),
         cmocka_unit_test(element_types), cmocka_unit_test(unconverted), cmocka_unit_test(typed_reductions),
         cmocka_unit_test(indices), cmocka_unit_test(constant), cmocka_unit_test(several_states),
         cmocka_unit_test(first_of_equals), cmocka_unit_test(windows)};
