@@ -24,6 +24,17 @@ static const relation *fixed_leaf(const problem *p, value v)
                                                                                  : NULL;
 }
 
+static ein_status price_choices(problem *p, const node *n, const choice_list *choices, option_list *out)
+{
+    NEW(p->a, out->items, choices->n);
+    for (int i = 0; i < choices->n; i++) {
+        option o = {.choice = choices->items[i]};
+        TRY(ein__price_option(&p->prices, n, &o));
+        if (o.seconds >= 0) out->items[out->n++] = o;
+    }
+    return EIN_OK;
+}
+
 static ein_status make_options(problem *p)
 {
     label_units *units;
@@ -33,7 +44,8 @@ static ein_status make_options(problem *p)
         const node *n = &p->g->nodes.items[i];
         if (ein__node_is_view(n)) continue;
         const relation *fixed = n->kind == OP_APPEND ? fixed_leaf(p, n->operands[0]) : NULL;
-        TRY(ein__price_options(&p->prices, i, units[i], fixed, &p->options[i], p->e));
+        if (p->choices != NULL) TRY(price_choices(p, n, &p->choices[i], &p->options[i]));
+        else TRY(ein__price_options(&p->prices, i, units[i], fixed, &p->options[i], p->e));
     }
     return EIN_OK;
 }
@@ -119,11 +131,11 @@ static ein_status search(arena *a, problem *p, plan *out)
     return make_plan(a, p, &x, out);
 }
 
-ein_status ein__search(arena *a, const graph *g, const machine *m, const cost_model *c,
-                       const fixed_layouts *f, plan *out, error *e)
+ein_status ein__search_among(arena *a, const graph *g, const machine *m, const cost_model *c,
+                             const fixed_layouts *f, const choice_list *choices, plan *out, error *e)
 {
     arena scratch = {NULL};
-    problem p = {.a = &scratch, .g = g, .fixed = f, .e = e};
+    problem p = {.a = &scratch, .g = g, .fixed = f, .choices = choices, .e = e};
     p.prices =
         (prices){.a = &scratch, .g = g, .model = c, .n_devices = m->n_devices, .pool = {.a = &scratch}};
     p.capacity = share_of_memory(g, m->n_devices);
@@ -132,4 +144,10 @@ ein_status ein__search(arena *a, const graph *g, const machine *m, const cost_mo
     ein__arena_free(&scratch);
     if (s == EIN_NO_MEMORY) return ein__fail(e, s, "out of memory searching a plan");
     return s == EIN_OK ? ein__plan_check(g, out, e) : s;
+}
+
+ein_status ein__search(arena *a, const graph *g, const machine *m, const cost_model *c,
+                       const fixed_layouts *f, plan *out, error *e)
+{
+    return ein__search_among(a, g, m, c, f, NULL, out, e);
 }

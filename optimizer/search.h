@@ -14,6 +14,7 @@ typedef struct problem {
     arena *a; /* scratch */
     const graph *g;
     const fixed_layouts *fixed;
+    const choice_list *choices; /* per node; NULL: all there are */
     prices prices;
     option_list *options; /* per node; none for views */
     double capacity;      /* bytes of parameters and states per device */
@@ -36,6 +37,10 @@ typedef struct strategy {
 } strategy;
 
 extern const strategy ein__search_frontier;
+
+/* ein__search, where the choices of each node are given (views have none). */
+ein_status ein__search_among(arena *a, const graph *g, const machine *m, const cost_model *c,
+                             const fixed_layouts *f, const choice_list *choices, plan *out, error *e);
 
 /* Bytes that count against the capacity, per element of the leaf; 0: it does not count. */
 double ein__leaf_weight(const graph *g, const leaf *l);
