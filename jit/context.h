@@ -112,7 +112,8 @@ ein_status ein__kernels_compile(ein_program *p, text *objects, int *n_objects, e
 ein_status ein__run_input_value(ein_run *r, const char *name, value *out);
 ein_status ein__run_output_value(ein_run *r, const char *name, value *out);
 
-/* explain.c */
+/* explain.c; choice: "cut n 4096 in 8 parts of 512 on 8 devices" */
+void ein__explain_choice(const node *n, const choice *c, text *out);
 void ein__explain(const ein_program *p, text *out);
 
 void ein__progress(ein_context *c, const char *stage, double fraction);

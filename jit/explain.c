@@ -46,15 +46,8 @@ static void print_devices(const choice *c, text *out)
     if (most > 1) ein__text_add(out, ", %s", c->n_tuples == 1 ? "the same on each" : "in copies");
 }
 
-static void explain_node(const ein_program *p, int i, text *out)
+void ein__explain_choice(const node *n, const choice *c, text *out)
 {
-    const node *n = &p->graph.nodes.items[i];
-    const choice *c = &p->plan.nodes[i];
-    ein__text_add(out, "%-3d %-30s ", i, n->name);
-    if (ein__node_is_view(n)) {
-        ein__text_add(out, "a view: nothing to do\n");
-        return;
-    }
     int cuts = 0;
     for (int k = 0; k < c->n_cuts; k++) {
         if (c->cuts[k].n_parts < 2) continue;
@@ -63,6 +56,17 @@ static void explain_node(const ein_program *p, int i, text *out)
     }
     if (cuts == 0) ein__text_add(out, "whole");
     print_devices(c, out);
+}
+
+static void explain_node(const ein_program *p, int i, text *out)
+{
+    const node *n = &p->graph.nodes.items[i];
+    ein__text_add(out, "%-3d %-30s ", i, n->name);
+    if (ein__node_is_view(n)) {
+        ein__text_add(out, "a view: nothing to do\n");
+        return;
+    }
+    ein__explain_choice(n, &p->plan.nodes[i], out);
     i64 bytes = node_bytes(&p->program, i);
     if (bytes > 0) ein__text_add(out, "; fetches %.3f MB from other devices", (double)bytes * 1e-6);
     else if (p->program.n_devices > 1) ein__text_add(out, "; everything it needs is there");

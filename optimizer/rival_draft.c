@@ -324,8 +324,9 @@ static int append_of(const graph *g, value state)
     return -1;
 }
 
-static ein_status finish_leaf(const draft *d, const leaf *l, relation *out)
+ein_status ein__draft_leaf(const draft *d, int index, relation *out)
 {
+    const leaf *l = &d->g->leaves.items[index];
     i64 numel = ein__value_numel(d->g, l->value);
     int append = append_of(d->g, l->value);
     bool found = false;
@@ -343,7 +344,7 @@ ein_status ein__draft_finish(const draft *d, plan *out)
     for (int l = 0; l < g->loops.n; l++) out->n_carries += g->loops.items[l].n_carries;
     NEW(d->a, out->leaves, out->n_leaves);
     NEW(d->a, out->carries, out->n_carries);
-    for (int i = 0; i < g->leaves.n; i++) TRY(finish_leaf(d, &g->leaves.items[i], &out->leaves[i]));
+    for (int i = 0; i < g->leaves.n; i++) TRY(ein__draft_leaf(d, i, &out->leaves[i]));
     carry = out->carries;
     for (int l = 0; l < g->loops.n; l++)
         for (int c = 0; c < g->loops.items[l].n_carries; c++, carry++) {

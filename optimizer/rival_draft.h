@@ -59,7 +59,9 @@ ein_status ein__draft_heads(const draft *d, factor **of);
 
 /* ---- the plan ---- */
 
-/* Layouts of leaves, and of carries, by the need of their first readers. */
+/* Where a leaf lies by the need of its first reader: so, if that is all of it, else whole where it is needed. */
+ein_status ein__draft_leaf(const draft *d, int leaf, relation *out);
+/* So all leaves and carries. */
 ein_status ein__draft_finish(const draft *d, plan *out);
 
 #endif

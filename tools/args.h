@@ -18,7 +18,7 @@ typedef struct args {
     int n_words;
     int devices; /* 0: not given */
     const char *machine, *target, *plan, *save;
-    const char *tokens, *tokens_file, *dtype, *graph, *input, *output;
+    const char *tokens, *tokens_file, *dtype, *graph, *input, *output, *why;
     bool check, json, explain, progress, quick, stop_at_eos;
     int repeat;   /* 0: not given */
     int generate;

@@ -236,15 +236,22 @@ static void test_explain_and_forced_plan(void **state)
     const json_t *total = json_array_get(rows, n - 1);
     assert_string_equal(string(total, "op"), "total");
     long long bytes = 0;
+    double us = 0;
     int attention = 0;
     for (size_t i = 0; i + 1 < n; i++) {
         const json_t *row = json_array_get(rows, i);
         bytes += integer(row, "bytes");
+        us += number(row, "predicted_us");
+        if (i + 2 < n) assert_true(number(row, "runner_up_us") > 0 && string(row, "runner_up")[0] != 0);
         attention +=
             strcmp(string(row, "op"), "scaled_dot_product_attention") == 0 && integer(row, "times") == 3;
     }
     assert_int_equal(attention, 1);
     assert_int_equal(bytes, integer(total, "bytes"));
+    assert_float_equal(us, number(total, "predicted_us"), 1e-6 * us);
+    assert_int_equal(json_array_size(json_object_get(total, "memory_bytes")), 2);
+    assert_int_equal(json_array_size(json_object_get(total, "rivals")), 10);
+    assert_true(number(total, "best_rival_ratio") > 0);
     json_decref(rows);
 
     snprintf(line, sizeof line, "%s --devices 2 --check --json --repeat 1 --plan %s", TINY, plan_file);
@@ -262,6 +269,37 @@ static void test_explain_and_forced_plan(void **state)
     assert_int_equal(fclose(f), 0);
     snprintf(line, sizeof line, "%s --devices 2 --json --plan %s", TINY, plan_file);
     expect_code(command_run, line, EXIT_USAGE);
+}
+
+/* All choices of an op: the plan's own costs nothing more, and whole copies take all of the weights. */
+static void test_explain_why(void **state)
+{
+    (void)state;
+    json_t *rows = run(command_explain, "mlp:batch=512,layers=2,hidden=512 --machine dgx-a100 --json --why linear", EXIT_DONE);
+    size_t i;
+    json_t *row;
+    int chosen = 0, whole = 0;
+    double before = -INFINITY;
+    json_array_foreach(rows, i, row)
+    {
+        assert_true(number(row, "plan_us") >= before);
+        before = number(row, "plan_us");
+        if (strcmp(string(row, "note"), "chosen") == 0) {
+            chosen++;
+            assert_float_equal(number(row, "more_us"), 0, 0);
+        }
+        if (strcmp(string(row, "cut"), "whole on 8 devices, the same on each") == 0) {
+            whole++;
+            assert_float_equal(number(row, "resident_mb"), 2 * 512 * 512 * 4e-6, 1e-6);
+            assert_string_equal(string(row, "note"), "does not fit");
+        }
+    }
+    assert_int_equal(chosen, 1);
+    assert_int_equal(whole, 1);
+    json_decref(rows);
+    expect_code(command_explain, "mlp --machine dgx-a100 --why nothing", EXIT_USAGE);
+    expect_code(command_explain, "mlp --machine dgx-a100 --why 99", EXIT_USAGE);
+    expect_code(command_explain, "llama-7b:layers=1,seq=16 --machine dgx-a100 --why linear", EXIT_USAGE);
 }
 
 static void test_explain_preset(void **state)
@@ -390,6 +428,7 @@ int main(void)
         cmocka_unit_test(test_embedding),
         cmocka_unit_test(test_prompt_refusals),
         cmocka_unit_test(test_explain_and_forced_plan),
+        cmocka_unit_test(test_explain_why),
         cmocka_unit_test(test_explain_preset),
         cmocka_unit_test(test_ops),
         cmocka_unit_test(test_exit_codes),
