@@ -4,7 +4,7 @@
 #ifndef OPTIMIZER_OPTIMIZER_H
 #define OPTIMIZER_OPTIMIZER_H
 
-#include "core/plan/plan.h"
+#include "optimizer/choices.h"
 
 typedef struct cost_model {
     void *user;
@@ -26,5 +26,14 @@ typedef struct fixed_layouts { const relation *const *leaves; } fixed_layouts;
  * Fails with EIN_NO_PLAN if a fixed state layout cannot be kept, EIN_NO_MEMORY. */
 ein_status ein__search(arena *a, const graph *g, const machine *m, const cost_model *c,
                        const fixed_layouts *f, plan *out, error *e);
+
+/* What a search is allowed; zeros: all that ein__search is. */
+typedef struct search_limits {
+    const choice_list *choices; /* per node; views have none. NULL: all that there are */
+    double slack; /* of weights and states a device may hold so many times an equal share; 0: MEMORY_SLACK; infinite: any */
+} search_limits;
+
+ein_status ein__search_within(arena *a, const graph *g, const machine *m, const cost_model *c,
+                              const fixed_layouts *f, const search_limits *limits, plan *out, error *e);
 
 #endif

@@ -23,6 +23,7 @@ typedef struct draft {
     const machine *m;
     const cost_model *costs;
     int n_devices;
+    double slack; /* as in search_limits */
     label_units *units;
     bool *activation; /* per value: it depends on an input or a state */
     choice *nodes;    /* what was drafted; at first all ops on all devices */

@@ -7,7 +7,6 @@
 
 #include "optimizer/mesh.h"
 #include "optimizer/rival.h"
-#include "optimizer/search.h"
 
 enum { SAME = -1 };
 
@@ -116,7 +115,8 @@ static ein_status search_grid(draft *d, const grid *g, plan *best)
         TRY(mesh_choices(d, i, g, first, &choices[i]));
         first = false;
     }
-    TRY(ein__search_among(d->a, d->g, d->m, d->costs, NULL, choices, &p, d->e));
+    const search_limits limits = {choices, d->slack};
+    TRY(ein__search_within(d->a, d->g, d->m, d->costs, NULL, &limits, &p, d->e));
     i64 searched = best->states_searched + p.states_searched;
     if (best->n_nodes == 0 || p.predicted_us < best->predicted_us) *best = p;
     best->states_searched = searched;

@@ -56,10 +56,12 @@ static ein_status make(const rival *r, draft *d, rival_plan *out)
     return price(r, d, &out->plan);
 }
 
-ein_status ein__rival(arena *a, const graph *g, const machine *m, const cost_model *c, int which, rival_plan *out,
-                      error *e)
+const char *ein__rival_name(int which) { return TABLE[which]->name; }
+
+ein_status ein__rival(arena *a, const graph *g, const machine *m, const cost_model *c, double slack, int which,
+                      rival_plan *out, error *e)
 {
-    draft d = {.a = a, .g = g, .m = m, .costs = c, .n_devices = m->n_devices, .e = e};
+    draft d = {.a = a, .g = g, .m = m, .costs = c, .n_devices = m->n_devices, .slack = slack, .e = e};
     *out = (rival_plan){.name = TABLE[which]->name};
     ein_status s = make(TABLE[which], &d, out);
     return s == EIN_NO_MEMORY ? ein__fail(e, s, "out of memory for a rival's plan") : s;

@@ -13,8 +13,9 @@ typedef struct rival_plan {
     plan plan;           /* with its price; legal, whatever memory it takes */
 } rival_plan;
 
-/* Rival `which` of RIVALS, on `a`. */
-ein_status ein__rival(arena *a, const graph *g, const machine *m, const cost_model *c, int which, rival_plan *out,
-                      error *e);
+const char *ein__rival_name(int which);
+/* Rival `which` of RIVALS, on `a`. `slack`: memory of those that search, as in search_limits. */
+ein_status ein__rival(arena *a, const graph *g, const machine *m, const cost_model *c, double slack, int which,
+                      rival_plan *out, error *e);
 
 #endif

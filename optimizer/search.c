@@ -50,13 +50,13 @@ static ein_status make_options(problem *p)
     return EIN_OK;
 }
 
-static double share_of_memory(const graph *g, int n_devices)
+static double share_of_memory(const graph *g, int n_devices, double slack)
 {
     double total = 0;
     for (int i = 0; i < g->leaves.n; i++)
         total +=
             ein__leaf_weight(g, &g->leaves.items[i]) * (double)ein__value_numel(g, g->leaves.items[i].value);
-    return MEMORY_SLACK * total / n_devices + MEMORY_GRACE;
+    return (slack > 0 ? slack : MEMORY_SLACK) * total / n_devices + MEMORY_GRACE;
 }
 
 /* ---- plan --------------------------------------------------------------------------------------------- */
@@ -131,14 +131,14 @@ static ein_status search(arena *a, problem *p, plan *out)
     return make_plan(a, p, &x, out);
 }
 
-ein_status ein__search_among(arena *a, const graph *g, const machine *m, const cost_model *c,
-                             const fixed_layouts *f, const choice_list *choices, plan *out, error *e)
+ein_status ein__search_within(arena *a, const graph *g, const machine *m, const cost_model *c,
+                             const fixed_layouts *f, const search_limits *limits, plan *out, error *e)
 {
     arena scratch = {NULL};
-    problem p = {.a = &scratch, .g = g, .fixed = f, .choices = choices, .e = e};
+    problem p = {.a = &scratch, .g = g, .fixed = f, .choices = limits->choices, .e = e};
     p.prices =
         (prices){.a = &scratch, .g = g, .model = c, .n_devices = m->n_devices, .pool = {.a = &scratch}};
-    p.capacity = share_of_memory(g, m->n_devices);
+    p.capacity = share_of_memory(g, m->n_devices, limits->slack);
     ein_status s = search(a, &p, out);
     ein__pool_free(&p.prices.pool);
     ein__arena_free(&scratch);
@@ -149,5 +149,5 @@ ein_status ein__search_among(arena *a, const graph *g, const machine *m, const c
 ein_status ein__search(arena *a, const graph *g, const machine *m, const cost_model *c,
                        const fixed_layouts *f, plan *out, error *e)
 {
-    return ein__search_among(a, g, m, c, f, NULL, out, e);
+    return ein__search_within(a, g, m, c, f, &(search_limits){0}, out, e);
 }

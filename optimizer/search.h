@@ -38,10 +38,6 @@ typedef struct strategy {
 
 extern const strategy ein__search_frontier;
 
-/* ein__search, where the choices of each node are given (views have none). */
-ein_status ein__search_among(arena *a, const graph *g, const machine *m, const cost_model *c,
-                             const fixed_layouts *f, const choice_list *choices, plan *out, error *e);
-
 /* Bytes that count against the capacity, per element of the leaf; 0: it does not count. */
 double ein__leaf_weight(const graph *g, const leaf *l);
 

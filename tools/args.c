@@ -57,6 +57,8 @@ static const option OPTIONS[] = {
     {"generate", NUMBER, offsetof(args, generate), 1, 1 << 24},
     {"stop-at-eos", FLAG, offsetof(args, stop_at_eos), 0, 0},
     {"dtype", TEXT, offsetof(args, dtype), 0, 0},
+    {"write", FLAG, offsetof(args, write), 0, 0},
+    {"ledger", TEXT, offsetof(args, ledger), 0, 0},
     {"why", TEXT, offsetof(args, why), 0, 0},
     {"graph", TEXT, offsetof(args, graph), 0, 0},
     {"input", TEXT, offsetof(args, input), 0, 0},

@@ -18,8 +18,8 @@ typedef struct args {
     int n_words;
     int devices; /* 0: not given */
     const char *machine, *target, *plan, *save;
-    const char *tokens, *tokens_file, *dtype, *graph, *input, *output, *why;
-    bool check, json, explain, progress, quick, stop_at_eos;
+    const char *tokens, *tokens_file, *dtype, *graph, *input, *output, *why, *ledger;
+    bool check, json, explain, progress, quick, write, stop_at_eos;
     int repeat;   /* 0: not given */
     int generate;
     long bytes;

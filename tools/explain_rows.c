@@ -211,7 +211,7 @@ static ein_status each_rival(explained *x, void (*take)(void *to, json_t *row), 
     room = room > MEMORY_SLACK ? room : MEMORY_SLACK;
     for (int i = 0; i < RIVALS; i++) {
         rival_plan y;
-        TRY(ein__rival(&x->arena, &p->graph, &p->context->machine, &x->costs, i, &y, &x->error));
+        TRY(ein__rival(&x->arena, &p->graph, &p->context->machine, &x->costs, 0, i, &y, &x->error));
         take(to, rival_row(x, &y));
         if (y.why_not != NULL || shares(&p->graph, &y.plan) > room || own <= 0) continue;
         if (x->best_rival != NULL && y.plan.predicted_us >= x->best_ratio * own) continue;

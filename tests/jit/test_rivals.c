@@ -26,7 +26,7 @@ static bool rival_text(const ein_graph *user, const machine *m, int which, text 
     error e = {0};
     assert_int_equal(ein__canonicalize(&user->g, &g, NULL), EIN_OK);
     assert_int_equal(ein__cost_model(&a, m, &costs), EIN_OK);
-    if (ein__rival(&a, &g, m, &costs, which, &r, &e) != EIN_OK) fail_msg("%s: %s", r.name, e.line);
+    if (ein__rival(&a, &g, m, &costs, 0, which, &r, &e) != EIN_OK) fail_msg("%s: %s", r.name, e.line);
     r.plan.predicted_us = 0; /* it says nothing of what the plan does */
     r.plan.states_searched = 0;
     if (r.why_not == NULL) assert_int_equal(ein__plan_print(&g, &r.plan, out), EIN_OK);

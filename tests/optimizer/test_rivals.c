@@ -29,7 +29,7 @@ static const char *open_rival(searched *s, const ein_graph *g, const char *machi
     memset(s, 0, sizeof *s);
     test_costs_make(&s->costs, machine);
     assert_int_equal(ein__canonicalize(&g->g, &s->g, NULL), EIN_OK);
-    if (ein__rival(&s->arena, &s->g, &s->costs.machine, &s->costs.model, which, &r, &e) != EIN_OK) fail_msg("%s: %s", r.name, e.line);
+    if (ein__rival(&s->arena, &s->g, &s->costs.machine, &s->costs.model, 0, which, &r, &e) != EIN_OK) fail_msg("%s: %s", r.name, e.line);
     s->plan = r.plan;
     return r.why_not;
 }
@@ -276,7 +276,7 @@ static void test_no_memory(void **state)
             error e = {0};
             long live = ein__alloc_live();
             ein__alloc_fail_at(n);
-            ein_status status = ein__rival(&a, &s.g, &s.costs.machine, &s.costs.model, which, &r, &e);
+            ein_status status = ein__rival(&a, &s.g, &s.costs.machine, &s.costs.model, 0, which, &r, &e);
             ein__alloc_fail_at(0);
             ein__arena_free(&a);
             ein__error_reset(&e);

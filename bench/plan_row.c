@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench/plan_row.h"
+
+#include <math.h>
+
+#include "core/graph/canonical.h"
+#include "jit/costs.h"
+#include "jit/lower.h"
+#include "optimizer/mesh.h"
+#include "optimizer/price_plan.h"
+#include "optimizer/search.h"
+#include "tools/parallel.h"
+
+#define REAL_SHARE 0.9
+
+const char *const REGIME_NAMES[REGIMES] = {"cap1.3", "free", "real"};
+
+typedef struct making {
+    arena arena;
+    graph graph;
+    machine machine;
+    cost_model costs;
+    double all; /* bytes of weights and states */
+    double slack, room;
+    error *e;
+} making;
+
+/* ---- sizes -------------------------------------------------------------------------------------------- */
+
+static double leaf_bytes(const graph *g, const leaf *l)
+{
+    return (double)(ein__value_numel(g, l->value) * ein__dtype_bytes(g->values.items[l->value].dtype)) *
+           (l->n_members > 1 ? l->n_members : 1);
+}
+
+static double all_bytes(const graph *g, bool constants)
+{
+    double sum = 0;
+    for (int i = 0; i < g->leaves.n; i++) {
+        leaf_kind kind = g->leaves.items[i].kind;
+        bool stays = kind == LEAF_PARAMETER || kind == LEAF_STATE;
+        if (constants ? kind == LEAF_CONSTANT : stays) sum += leaf_bytes(g, &g->leaves.items[i]);
+    }
+    return sum;
+}
+
+static double fullest(const graph *g, const plan *p)
+{
+    double bytes[MAX_DEVICES], most = 0;
+    ein__plan_resident(g, p, bytes);
+    for (int d = 0; d < p->n_devices; d++) most = fmax(most, bytes[d]);
+    return most;
+}
+
+/* ---- plans -------------------------------------------------------------------------------------------- */
+
+static void note(const making *k, const plan *p, planned *out)
+{
+    double most = fullest(&k->graph, p);
+    *out = (planned){.made = true, .fits = most <= k->room, .us = p->predicted_us, .bytes = p->predicted_bytes,
+                     .states = p->states_searched, .mesh = ein__plan_mesh(&k->graph, p),
+                     .shares = k->all > 0 ? most * p->n_devices / k->all : 0};
+}
+
+static ein_status make_own(making *k, plan_row *out)
+{
+    plan p;
+    program lowered;
+    const search_limits limits = {.slack = k->slack};
+    double began = clock_seconds(), buffers = 0;
+    TRY(ein__search_within(&k->arena, &k->graph, &k->machine, &k->costs, NULL, &limits, &p, k->e));
+    out->search_ms = (clock_seconds() - began) * 1e3;
+    TRY(ein__lower(&k->arena, &k->graph, &p, &lowered, k->e));
+    if (lowered.remote_bytes != p.predicted_bytes)
+        return ein__fail(k->e, EIN_INTERNAL, "%lld bytes predicted, %lld lowered", (long long)p.predicted_bytes,
+                         (long long)lowered.remote_bytes);
+    for (int d = 0; d < p.n_devices; d++) buffers = fmax(buffers, (double)lowered.devices[d].buffer_bytes);
+    out->steps = lowered.n_steps;
+    out->kernels = lowered.n_kernels;
+    out->high_water_mb = (fullest(&k->graph, &p) + all_bytes(&k->graph, true) + buffers) * 1e-6;
+    k->room = fmax(k->room, fullest(&k->graph, &p));
+    note(k, &p, &out->own);
+    return EIN_OK;
+}
+
+static ein_status make_rivals(making *k, plan_row *out)
+{
+    for (int i = 0; i < RIVALS; i++) {
+        rival_plan r;
+        arena a = {NULL};
+        ein_status s = ein__rival(&a, &k->graph, &k->machine, &k->costs, k->slack, i, &r, k->e);
+        if (s == EIN_OK && r.why_not == NULL) note(k, &r.plan, &out->rivals[i]);
+        ein__arena_free(&a);
+        TRY(s);
+    }
+    return EIN_OK;
+}
+
+static ein_status make(making *k, const graph *user, plan_row *out, bool *done)
+{
+    TRY(ein__machine_parse(&k->arena, out->machine, &k->machine, k->e));
+    TRY(ein__canonicalize(user, &k->graph, k->e));
+    TRY(ein__cost_model(&k->arena, &k->machine, &k->costs));
+    out->devices = k->machine.n_devices;
+    k->all = all_bytes(&k->graph, false);
+    double share = k->all / out->devices;
+    k->slack = out->regime == CAPPED ? MEMORY_SLACK : INFINITY;
+    if (out->regime == REAL) k->slack = REAL_SHARE * k->machine.devices[0].memory_bytes / share;
+    *done = out->regime != REAL || k->slack < out->devices;
+    if (!*done) return EIN_OK;
+    k->room = k->slack * share + MEMORY_GRACE;
+    TRY(make_own(k, out));
+    return make_rivals(k, out);
+}
+
+ein_status plan_row_make(const graph *user, const char *model, const char *machine_name, regime regime, plan_row *out,
+                         bool *done, error *e)
+{
+    making k = {.e = e};
+    *out = (plan_row){.model = model, .machine = machine_name, .regime = regime};
+    ein_status s = make(&k, user, out, done);
+    ein__arena_free(&k.graph.arena);
+    ein__arena_free(&k.arena);
+    return s == EIN_NO_MEMORY ? ein__fail(e, s, "out of memory") : s;
+}
+
+/* ---- text --------------------------------------------------------------------------------------------- */
+
+void plan_row_header(text *out)
+{
+    ein__text_add(out, "model,machine,weights,devices,predicted_us,bytes,steps,kernels,states,mesh_k,shares,high_water_mb,origin");
+    for (int i = 0; i < RIVALS; i++)
+        ein__text_add(out, ",%s_us,%s_ratio,%s_shares", ein__rival_name(i), ein__rival_name(i), ein__rival_name(i));
+}
+
+void plan_row_key(const char *model, const char *machine, regime regime, text *out)
+{
+    ein__text_add(out, "\"%s\",\"%s\",%s,", model, machine, REGIME_NAMES[regime]);
+}
+
+void plan_row_line(const plan_row *r, text *out)
+{
+    const planned *x = &r->own;
+    plan_row_key(r->model, r->machine, r->regime, out);
+    ein__text_add(out, "%d,%.3f,%lld,%d,%d,%lld,%d,%.2f,%.1f,search", r->devices, x->us, (long long)x->bytes, r->steps,
+                  r->kernels, (long long)x->states, x->mesh, x->shares, r->high_water_mb);
+    for (int i = 0; i < RIVALS; i++) {
+        const planned *y = &r->rivals[i];
+        if (y->made) ein__text_add(out, ",%.3f,%.3f,%.2f", y->us, y->us / x->us, y->shares);
+        else ein__text_add(out, ",,,");
+    }
+}
