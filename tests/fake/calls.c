@@ -36,7 +36,7 @@ void fake_report(const char *format, ...)
     if (fake.reports.n < MOST_REPORTS_BYTES) ein__text_add(&fake.reports, "%s\n", line);
 }
 
-/* ---- objects ------------------------------------------------------------------------------------------- */
+/* ---- objects ---- */
 
 static const char *const kind_names[] = {"?",
                                          "context",
@@ -88,7 +88,7 @@ const char *fake_leaks(void)
     return ein__text_get(&answer);
 }
 
-/* ---- settings ------------------------------------------------------------------------------------------ */
+/* ---- settings ---- */
 
 static void forget_objects(void)
 {
@@ -124,7 +124,7 @@ void fake_configure(const char *text)
     pthread_mutex_unlock(&fake.lock);
 }
 
-/* ---- calls --------------------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 /* "cuMemAlloc_v2" is meant by "cuMemAlloc". */
 static bool named(const char *call, const char *name)

@@ -76,8 +76,7 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
     LEAVE(status);
 }
 
-/* ---- descriptors --------------------------------------------------------------------------------------------------
- */
+/* ---- descriptors ---- */
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute, cudaDataType_t scale)
 {
@@ -185,8 +184,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     }
 }
 
-/* ---- algorithms
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- algorithms ---- */
 
 typedef struct problem {
     cublasLtMatmulDesc_t what;
@@ -317,8 +315,7 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *
     return bytes >= sizeof x ? (memcpy(value, &x, sizeof x), CUBLAS_STATUS_SUCCESS) : CUBLAS_STATUS_INVALID_VALUE;
 }
 
-/* ---- products -------------------------------------------------------------------------------------------------------
- */
+/* ---- products ---- */
 
 static double scalar(const void *p, int type)
 {

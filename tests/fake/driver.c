@@ -56,7 +56,7 @@ CUresult cuGetErrorName(CUresult code, const char **name)
 
 CUresult cuGetErrorString(CUresult code, const char **text) { return cuGetErrorName(code, text); }
 
-/* ---- devices ---------------------------------------------------------------------------------------------- */
+/* ---- devices ---- */
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
@@ -159,7 +159,7 @@ CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CU
     return 0;
 }
 
-/* ---- contexts ---------------------------------------------------------------------------------------------- */
+/* ---- contexts ---- */
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 {

@@ -22,6 +22,8 @@
 #undef OPTIONAL
 #undef CALL
 
+EXPORT CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr at, uint32_t value, unsigned int flags);
+
 /* Codes that the library under test has no name for. */
 enum {
     PEER_ACCESS_NOT_ENABLED = 705,
@@ -34,7 +36,7 @@ enum {
     CAPTURE_WRONG_THREAD = 908
 };
 
-/* ---- settings (settings.c) ---------------------------------------------------------------------------- */
+/* ---- settings (settings.c) ---- */
 
 typedef enum peer_kind { PEER_ABSENT, PEER_RIGHT, PEER_LOSES_WRITES, PEER_READS_STALE } peer_kind;
 
@@ -51,7 +53,7 @@ typedef struct settings {
 } settings;
 void fake_settings_parse(settings *s, const char *text);
 
-/* ---- objects: all that has a handle; kept until the next fake_configure ---------------------------------- */
+/* ---- objects: all that has a handle; kept until the next fake_configure ---- */
 
 typedef enum object_kind {
     CONTEXT = 1,
@@ -85,7 +87,7 @@ void *fake_object(object_kind kind, size_t bytes);
 /* A live object of that kind; what was destroyed is reported. */
 bool fake_valid(const void *p, object_kind kind);
 
-/* ---- memory (memory.c, access.c) ------------------------------------------------------------------------ */
+/* ---- memory (memory.c, access.c) ---- */
 
 typedef struct physical {
     object o;
@@ -115,6 +117,8 @@ CUresult fake_free(CUdeviceptr p);
 block *fake_block_add(char *at, size_t bytes, physical *memory, int device);
 void fake_block_remove(block *b);
 block *fake_block_at(const void *p);
+/* Number of the first block that ends behind p. */
+int fake_block_place(const void *p);
 int fake_block_count(void);
 block *fake_block_number(int i);
 /* Is the address one of a device's range, whether or not there is memory? */
@@ -122,6 +126,10 @@ bool fake_of_device(const void *p);
 physical *fake_physical_make(int device, size_t bytes, bool shared);
 void fake_physical_drop(physical *m);
 void fake_red_zones(void);
+/* Addresses for `bytes`, with holes around; NULL: all are given away. */
+char *fake_reserve(size_t bytes, size_t align);
+void fake_poison(char *p, size_t bytes);
+bool fake_fits(int device, size_t bytes);
 void fake_memory_leaks(text *out);
 
 /* May device `d` (HOST: none, so nothing) touch it now? */
@@ -134,7 +142,7 @@ void fake_describe(text *out, const void *p);
 /* A range for a copy by device d: its block, NULL with a report where it is none of the fake's or `d` may not. */
 bool fake_range(int d, const void *p, size_t bytes, const char *what, block **out);
 
-/* ---- work (task.c, order.c, run.c) ---------------------------------------------------------------------- */
+/* ---- work (task.c, order.c, run.c) ---- */
 
 typedef enum operation_kind {
     DO_NOTHING,
@@ -226,7 +234,7 @@ extern _Thread_local bool fake_in_work; /* this thread runs tasks */
 void *fake_access(const void *p, long long index, long long size, int write);
 void fake_note_range(const task *t, block *b, const char *p, size_t bytes, bool write, bool copy);
 
-/* ---- driver --------------------------------------------------------------------------------------------- */
+/* ---- driver ---- */
 
 struct CUctx_st {
     object o;
@@ -287,6 +295,7 @@ void fake_nodes_add(nodes *list, CUgraphNode node);
 void fake_nodes_copy(nodes *to, const nodes *from);
 CUgraphNode fake_node(CUgraph graph, const operation *what, const CUgraphNode *after, size_t n);
 CUgraph fake_graph(void);
+void fake_graph_end(CUgraph g);
 CUcontext fake_current(void);
 CUresult fake_copy_check(const operation *what);
 
@@ -326,7 +335,7 @@ ein_status fake_module_load(const char *source, fake_module **out, text *log);
 /* Fills the entry, parameters, threads; false: no such kernel. */
 bool fake_module_find(const fake_module *m, const char *name, CUfunction out);
 
-/* ---- calls (calls.c) ------------------------------------------------------------------------------------ */
+/* ---- calls (calls.c) ---- */
 
 /* What a call asks for before it does anything. */
 enum {

@@ -7,7 +7,7 @@
 
 #include "tests/fake/fake.h"
 
-/* ---- graphs ----------------------------------------------------------------------------------------------------- */
+/* ---- graphs ---- */
 
 void fake_nodes_add(nodes *list, CUgraphNode node)
 {
@@ -73,12 +73,12 @@ static CUgraph copy_graph(CUgraph from)
     return to;
 }
 
-static void end_graph(CUgraph g)
+void fake_graph_end(CUgraph g)
 {
     g->o.live = false;
     for (int i = 0; i < g->nodes.n; i++) {
         g->nodes.items[i]->o.live = false;
-        if (g->nodes.items[i]->child != NULL) end_graph(g->nodes.items[i]->child);
+        if (g->nodes.items[i]->child != NULL) fake_graph_end(g->nodes.items[i]->child);
         empty_node(g->nodes.items[i]);
     }
 }
@@ -95,7 +95,7 @@ CUresult cuGraphDestroy(CUgraph g)
 {
     ENTER(NEEDS_INIT | FREES);
     if (!fake_valid(g, GRAPH) || g->child) return CUDA_ERROR_INVALID_HANDLE;
-    end_graph(g);
+    fake_graph_end(g);
     LEAVE(0);
 }
 
@@ -108,7 +108,7 @@ CUresult cuGraphGetNodes(CUgraph g, CUgraphNode *out, size_t *n)
     return 0;
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------------------------- */
+/* ---- nodes ---- */
 
 static CUresult add(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t n, operation *what)
 {
@@ -240,8 +240,7 @@ CUresult cuGraphAddEventWaitNode(CUgraphNode *node, CUgraph graph, const CUgraph
     return add_event(node, graph, after, n, e, DO_WAIT);
 }
 
-/* ---- instances -----------------------------------------------------------------------------------------------------
- */
+/* ---- instances ---- */
 
 /* `after`: numbers of other steps. The strand goes on from one of them that no other step goes on from. */
 typedef struct exec_step {
@@ -417,8 +416,7 @@ CUresult cuGraphLaunch(CUgraphExec x, CUstream stream)
     return code;
 }
 
-/* ---- changes of instances -------------------------------------------------------------------------------------------
- */
+/* ---- changes of instances ---- */
 
 static exec_step *find(CUgraphExec x, CUgraphNode node)
 {
@@ -509,104 +507,4 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec x, CUgraph g, CUgraphExecUpdateResultI
     memset(result, 0, sizeof *result);
     result->result = update(x, 0, x->n, g);
     return result->result == CU_GRAPH_EXEC_UPDATE_SUCCESS ? 0 : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-}
-
-/* ---- capture
- * ---------------------------------------------------------------------------------------------------------- */
-
-bool fake_capture_forbids(void)
-{
-    bool found = false;
-    for (int i = 0; i < fake.n_captures; i++) {
-        capture *c = fake.captures[i];
-        if (c->ended || c->mode == CU_STREAM_CAPTURE_MODE_RELAXED) continue;
-        if (c->mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && !pthread_equal(c->thread, pthread_self())) continue;
-        c->invalid = true;
-        found = true;
-    }
-    return found;
-}
-
-static void drop_ended(void)
-{
-    int n = 0;
-    for (int i = 0; i < fake.n_captures; i++)
-        if (!fake.captures[i]->ended) fake.captures[n++] = fake.captures[i];
-    fake.n_captures = n;
-}
-
-CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
-{
-    CUresult code;
-    ENTER(NEEDS_CONTEXT);
-    CUstream s = fake_stream(stream, &code);
-    if (s == NULL) return code;
-    if (stream == NULL) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (s->capture != NULL || mode < 0 || mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
-    capture *c = fake_object(CAPTURE, sizeof *c);
-    c->o.owned = true;
-    *c = (capture){.o = c->o, .graph = fake_graph(), .origin = s, .mode = mode, .thread = pthread_self()};
-    c->graph->o.owned = true;
-    drop_ended();
-    if (fake.n_captures == (int)(sizeof fake.captures / sizeof *fake.captures)) return CUDA_ERROR_OUT_OF_MEMORY;
-    fake.captures[fake.n_captures++] = c;
-    s->capture = c;
-    s->tails.n = 0;
-    return 0;
-}
-
-/* Are all nodes of the capture before the origin's last ones? */
-static bool joined(const capture *c)
-{
-    nodes seen = {0};
-    fake_nodes_copy(&seen, &c->origin->tails);
-    for (int i = 0; i < seen.n; i++) {
-        const CUgraphNode node = seen.items[i];
-        for (int k = 0; k < node->after.n; k++) fake_nodes_add(&seen, node->after.items[k]);
-    }
-    const bool all = seen.n == c->graph->nodes.n;
-    free(seen.items);
-    return all;
-}
-
-CUresult cuStreamEndCapture(CUstream stream, CUgraph *out)
-{
-    CUresult code;
-    ENTER(NEEDS_CONTEXT);
-    CUstream s = fake_stream(stream, &code);
-    *out = NULL;
-    if (s == NULL) return code;
-    capture *c = s->capture;
-    if (c == NULL) return CUDA_ERROR_INVALID_VALUE;
-    if (c->origin != s) {
-        c->invalid = true;
-        return CAPTURE_UNMATCHED;
-    }
-    if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && !pthread_equal(c->thread, pthread_self()))
-        return CAPTURE_WRONG_THREAD;
-    code = c->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : joined(c) ? 0 : CAPTURE_UNJOINED;
-    c->ended = true;
-    for (object *o = fake.objects; o != NULL; o = o->next)
-        if (o->kind == STREAM && ((CUstream)o)->capture == c) {
-            ((CUstream)o)->capture = NULL;
-            ((CUstream)o)->tails.n = 0;
-        }
-    c->graph->o.owned = false;
-    if (code == 0)
-        *out = c->graph;
-    else
-        end_graph(c->graph);
-    return code;
-}
-
-CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
-{
-    CUresult code;
-    ENTER(NEEDS_CONTEXT);
-    CUstream s = fake_stream(stream, &code);
-    if (s == NULL) return code;
-    *status = s->capture == NULL    ? CU_STREAM_CAPTURE_STATUS_NONE
-              : s->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-                                    : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-    return 0;
 }

@@ -57,7 +57,7 @@ bool fake_image_read(const void *bytes, image *out)
     return strcmp(hash, right) == 0;
 }
 
-/* ---- kernels as functions of this process --------------------------------------------------------------- */
+/* ---- kernels as functions of this process ---- */
 
 struct fake_module {
     hash128 key;

@@ -32,7 +32,7 @@ static void *must(void *p)
 }
 
 /* Addresses for `bytes`, with holes around. */
-static char *reserve(size_t bytes, size_t align)
+char *fake_reserve(size_t bytes, size_t align)
 {
     if (memory.base == NULL)
         memory.base = must(mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
@@ -44,7 +44,7 @@ static char *reserve(size_t bytes, size_t align)
 
 static size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-/* ---- what is behind addresses ------------------------------------------------------------------------- */
+/* ---- what is behind addresses ---- */
 
 static uint32_t *shadow_make(size_t bytes)
 {
@@ -80,15 +80,16 @@ void fake_physical_drop(physical *m)
     m->fd = -1;
 }
 
-/* ---- blocks -------------------------------------------------------------------------------------------- */
+/* ---- blocks ---- */
 
 /* The first block that ends behind p. */
-static int place_of(const char *p)
+int fake_block_place(const void *p)
 {
+    const char *at = p;
     int lo = 0, hi = memory.n;
     while (lo < hi) {
         int mid = (lo + hi) / 2;
-        if (memory.items[mid]->pages + memory.items[mid]->page_bytes <= p)
+        if (memory.items[mid]->pages + memory.items[mid]->page_bytes <= at)
             lo = mid + 1;
         else
             hi = mid;
@@ -98,7 +99,7 @@ static int place_of(const char *p)
 
 block *fake_block_at(const void *p)
 {
-    int i = place_of(p);
+    int i = fake_block_place(p);
     return i < memory.n && memory.items[i]->pages <= (const char *)p ? memory.items[i] : NULL;
 }
 
@@ -130,7 +131,7 @@ block *fake_block_add(char *at, size_t bytes, physical *m, int device)
                  .device = device,
                  .made = fake.calls,
                  .protection = PROT_READ | PROT_WRITE};
-    int i = place_of(at);
+    int i = fake_block_place(at);
     while (i < memory.n && memory.items[i]->pages < at + bytes && memory.items[i]->freed) forget(i);
     if (memory.n == memory.room) {
         memory.room = memory.room > 0 ? 2 * memory.room : 64;
@@ -188,7 +189,7 @@ void fake_block_remove(block *b)
         fake_physical_drop(b->memory);
         b->memory = NULL;
     }
-    if (b->device == HOST) forget(place_of(b->at));
+    if (b->device == HOST) forget(fake_block_place(b->at));
 }
 
 void fake_memory_reset(void)
@@ -220,15 +221,15 @@ void fake_memory_leaks(text *out)
     }
 }
 
-/* ---- plain allocations --------------------------------------------------------------------------------- */
+/* ---- plain allocations ---- */
 
-static void poison(char *p, size_t bytes)
+void fake_poison(char *p, size_t bytes)
 {
     static const uint64_t word = 0x7fff7fff7fff7fff;
     for (size_t i = 0; i < bytes; i++) p[i] = (char)(word >> (8 * (i % 8)));
 }
 
-static bool fits(int device, size_t bytes)
+bool fake_fits(int device, size_t bytes)
 {
     long long used = 0;
     for (const object *o = fake.objects; o != NULL; o = o->next)
@@ -241,8 +242,8 @@ CUresult fake_alloc(int device, size_t bytes, CUdeviceptr *out)
 {
     if (bytes == 0 || out == NULL) return CUDA_ERROR_INVALID_VALUE;
     size_t page_bytes = round_up(bytes, PAGE);
-    if (!fits(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    char *pages = reserve(page_bytes, PAGE);
+    if (!fake_fits(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    char *pages = fake_reserve(page_bytes, PAGE);
     if (pages == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     must(mprotect(pages, page_bytes, PROT_READ | PROT_WRITE) == 0 ? pages : NULL);
     physical *m = fake_physical_make(device, bytes, false);
@@ -251,7 +252,7 @@ CUresult fake_alloc(int device, size_t bytes, CUdeviceptr *out)
     b->at = pages + page_bytes - round_up(bytes, ALIGN);
     b->bytes = bytes;
     memset(pages, RED, page_bytes);
-    poison(b->at, bytes);
+    fake_poison(b->at, bytes);
     fake_enter_device(-1);
     *out = (CUdeviceptr)(uintptr_t)b->at;
     return 0;
@@ -273,7 +274,7 @@ CUresult fake_free(CUdeviceptr p)
     return 0;
 }
 
-/* ---- rights -------------------------------------------------------------------------------------------- */
+/* ---- rights ---- */
 
 bool fake_may(int d, const block *b)
 {
@@ -306,7 +307,7 @@ void fake_enter_device(int d)
 void fake_describe(text *out, const void *p)
 {
     const char *at = p;
-    int i = place_of(at);
+    int i = fake_block_place(at);
     const block *b = i < memory.n && memory.items[i]->pages <= at ? memory.items[i] : NULL;
     const block *before = i > 0 ? memory.items[i - 1] : NULL;
     if (b == NULL && before != NULL && at - (before->pages + before->page_bytes) < 1 << 20) b = before;
@@ -341,267 +342,4 @@ bool fake_range(int d, const void *p, size_t bytes, const char *what, block **ou
     fake_report("%s on device %d: %zu bytes at %s, %s", what, d, bytes, ein__text_get(&where), why);
     ein__text_free(&where);
     return false;
-}
-
-/* ---- calls: plain and pinned memory --------------------------------------------------------------------- */
-
-CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
-{
-    ENTER(NEEDS_CONTEXT | UNSAFE);
-    return fake_alloc(fake_current()->device, bytes, out);
-}
-
-CUresult cuMemFree_v2(CUdeviceptr p)
-{
-    ENTER(NEEDS_CONTEXT | UNSAFE | FREES);
-    CUresult code = fake_free(p);
-    LEAVE(code);
-}
-
-CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
-{
-    ENTER(NEEDS_CONTEXT);
-    const int d = fake_current()->device;
-    *total = (size_t)fake.settings.memory[d];
-    *available = *total;
-    for (const object *o = fake.objects; o != NULL; o = o->next)
-        if (o->kind == PHYSICAL && o->live && ((const physical *)o)->device == d)
-            *available -= ((const physical *)o)->bytes;
-    return 0;
-}
-
-CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned int flags)
-{
-    (void)flags;
-    ENTER(NEEDS_CONTEXT | UNSAFE);
-    if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-    const size_t page_bytes = round_up(bytes, PAGE);
-    char *p = mmap(NULL, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-    fake_block_add(p, page_bytes, NULL, HOST)->bytes = bytes;
-    *out = p;
-    return 0;
-}
-
-CUresult cuMemFreeHost(void *p)
-{
-    ENTER(NEEDS_INIT | UNSAFE | FREES);
-    block *b = fake_block_at(p);
-    if (b == NULL || b->device != HOST || b->registered || b->at != p) return CUDA_ERROR_INVALID_VALUE;
-    const size_t bytes = b->page_bytes;
-    fake_drain();
-    fake_block_remove(b);
-    munmap(p, bytes);
-    LEAVE(0);
-}
-
-CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
-{
-    (void)flags;
-    ENTER(NEEDS_CONTEXT | UNSAFE);
-    if (p == NULL || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-    int i = place_of(p);
-    if (i < memory.n && memory.items[i]->at < (char *)p + bytes) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    fake_block_add(p, bytes, NULL, HOST)->registered = true;
-    return 0;
-}
-
-CUresult cuMemHostUnregister(void *p)
-{
-    ENTER(NEEDS_INIT | UNSAFE | FREES);
-    block *b = fake_block_at(p);
-    if (b == NULL || !b->registered || b->at != p) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-    fake_drain();
-    fake_block_remove(b);
-    LEAVE(0);
-}
-
-CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *p, unsigned int flags)
-{
-    ENTER(NEEDS_CONTEXT);
-    const block *b = fake_block_at(p);
-    if (b == NULL || b->device != HOST || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-    *out = (CUdeviceptr)(uintptr_t)p;
-    return 0;
-}
-
-CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr p)
-{
-    ENTER(NEEDS_CONTEXT);
-    const block *b = fake_block_at((void *)(uintptr_t)p);
-    if (b == NULL || b->freed || attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE) return CUDA_ERROR_INVALID_VALUE;
-    *(unsigned int *)value = b->device == HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-    return 0;
-}
-
-/* ---- calls: virtual memory ------------------------------------------------------------------------------- */
-
-typedef struct reservation {
-    object o;
-    char *at;
-    size_t bytes;
-} reservation;
-
-static reservation *reserved(CUdeviceptr at, size_t bytes)
-{
-    char *p = (char *)(uintptr_t)at;
-    for (object *o = fake.objects; o != NULL; o = o->next) {
-        reservation *r = (reservation *)o;
-        if (o->kind == RESERVATION && o->live && r->at <= p && p + bytes <= r->at + r->bytes) return r;
-    }
-    return NULL;
-}
-
-static bool whole(size_t bytes) { return bytes > 0 && bytes % (size_t)fake.settings.granularity == 0; }
-
-CUresult cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationProp *how,
-                                       CUmemAllocationGranularity_flags which)
-{
-    (void)which;
-    ENTER(NEEDS_INIT);
-    if (how->type != CU_MEM_ALLOCATION_TYPE_PINNED || how->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_INVALID_VALUE;
-    *out = (size_t)fake.settings.granularity;
-    return 0;
-}
-
-CUresult cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t align, CUdeviceptr at, unsigned long long flags)
-{
-    ENTER(NEEDS_INIT);
-    if (!whole(bytes) || flags != 0 || at != 0 || (align & (align - 1)) != 0) return CUDA_ERROR_INVALID_VALUE;
-    char *p = reserve(bytes, align > (size_t)fake.settings.granularity ? align : (size_t)fake.settings.granularity);
-    if (p == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-    reservation *r = fake_object(RESERVATION, sizeof *r);
-    r->at = p;
-    r->bytes = bytes;
-    *out = (CUdeviceptr)(uintptr_t)p;
-    return 0;
-}
-
-CUresult cuMemAddressFree(CUdeviceptr at, size_t bytes)
-{
-    ENTER(NEEDS_INIT | FREES);
-    reservation *r = reserved(at, bytes);
-    if (r == NULL || r->at != (char *)(uintptr_t)at || r->bytes != bytes) return CUDA_ERROR_INVALID_VALUE;
-    int i = place_of(r->at);
-    for (; i < memory.n && memory.items[i]->at < r->at + bytes; i++)
-        if (!memory.items[i]->freed) {
-            fake_report("cuMemAddressFree of addresses that are still mapped");
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-    r->o.live = false;
-    LEAVE(0);
-}
-
-CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, const CUmemAllocationProp *how,
-                     unsigned long long flags)
-{
-    ENTER(NEEDS_INIT | UNSAFE);
-    const int d = how->location.id;
-    if (how->type != CU_MEM_ALLOCATION_TYPE_PINNED || how->location.type != CU_MEM_LOCATION_TYPE_DEVICE || flags != 0 ||
-        !whole(bytes))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (d < 0 || d >= fake.settings.devices) return CUDA_ERROR_INVALID_DEVICE;
-    if (!fits(d, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    *out = (CUmemGenericAllocationHandle)(uintptr_t)fake_physical_make(d, bytes, true);
-    return 0;
-}
-
-CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
-{
-    ENTER(NEEDS_INIT | FREES);
-    physical *m = (physical *)(uintptr_t)handle;
-    if (!fake_valid(m, PHYSICAL) || m->released) return CUDA_ERROR_INVALID_VALUE;
-    m->released = true;
-    fake_physical_drop(m);
-    LEAVE(0);
-}
-
-CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
-                  unsigned long long flags)
-{
-    ENTER(NEEDS_INIT | UNSAFE);
-    physical *m = (physical *)(uintptr_t)handle;
-    char *p = (char *)(uintptr_t)at;
-    if (!fake_valid(m, PHYSICAL) || m->released || m->fd < 0) return CUDA_ERROR_INVALID_VALUE;
-    if (!whole(bytes) || offset != 0 || flags != 0 || bytes > m->bytes || reserved(at, bytes) == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    for (int i = place_of(p); i < memory.n && memory.items[i]->at < p + bytes; i++)
-        if (!memory.items[i]->freed) return CUDA_ERROR_INVALID_VALUE;
-    must(mmap(p, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, m->fd, 0));
-    if (!m->poisoned) poison(p, bytes);
-    m->poisoned = true;
-    fake_block_add(p, bytes, m, m->device)->virtual = true;
-    fake_enter_device(-1);
-    return 0;
-}
-
-CUresult cuMemUnmap(CUdeviceptr at, size_t bytes)
-{
-    ENTER(NEEDS_INIT | FREES);
-    char *p = (char *)(uintptr_t)at;
-    int i = place_of(p);
-    if (i == memory.n || memory.items[i]->at != p || memory.items[i]->freed) return CUDA_ERROR_INVALID_VALUE;
-    for (; i < memory.n && memory.items[i]->at < p + bytes; i++)
-        if (!memory.items[i]->freed)
-            fake_block_remove(memory.items[i]); /* work that is still to come will meet a hole */
-    LEAVE(0);
-}
-
-/* Devices that may touch device `of`'s memory through mappings, with `d`: more than the limit? */
-static bool too_many(int d, int of)
-{
-    unsigned seen = 1u << of;
-    int n = 0;
-    for (int i = 0; i < memory.n; i++)
-        if (!memory.items[i]->freed && memory.items[i]->virtual && (memory.items[i]->access >> d & 1))
-            seen |= 1u << memory.items[i]->device;
-    for (int i = 0; i < MAX_DEVICES; i++) n += i != d && (seen >> i & 1) != 0;
-    return n > fake.settings.peer_limit;
-}
-
-static CUresult give_access(block *b, int d, CUmemAccess_flags flags)
-{
-    if (d < 0 || d >= fake.settings.devices) return CUDA_ERROR_INVALID_DEVICE;
-    if (flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) b->access &= ~(1u << d);
-    if (flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) return 0;
-    if (d != b->device && fake.settings.peer[d][b->device] == PEER_ABSENT) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-    if (d != b->device && too_many(d, b->device)) return CUDA_ERROR_TOO_MANY_PEERS;
-    b->access |= 1u << d;
-    return 0;
-}
-
-CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *who, size_t count)
-{
-    ENTER(NEEDS_INIT | UNSAFE);
-    char *p = (char *)(uintptr_t)at;
-    int i = place_of(p);
-    if (i == memory.n || memory.items[i]->at != p || count == 0) return CUDA_ERROR_INVALID_VALUE;
-    for (; i < memory.n && memory.items[i]->at < p + bytes; i++) {
-        if (memory.items[i]->freed || !memory.items[i]->virtual) return CUDA_ERROR_INVALID_VALUE;
-        for (size_t k = 0; k < count; k++) {
-            CUresult code = give_access(memory.items[i], who[k].location.id, who[k].flags);
-            if (code != 0) return code;
-        }
-    }
-    return 0;
-}
-
-CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
-                                      unsigned long long flags)
-{
-    ENTER(NEEDS_INIT);
-    const physical *m = (const physical *)(uintptr_t)handle;
-    if (!fake_valid(m, PHYSICAL) || m->fd < 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
-    const int fd = dup(m->fd);
-    memcpy(out, &fd, sizeof fd);
-    return fd >= 0 ? 0 : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *handle, CUmemAllocationHandleType type)
-{
-    (void)out, (void)handle, (void)type;
-    ENTER(NEEDS_INIT);
-    return CUDA_ERROR_NOT_SUPPORTED; /* memory of other processes */
 }

@@ -154,7 +154,7 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule m, const char *name)
     return *out != NULL ? 0 : CUDA_ERROR_NOT_FOUND;
 }
 
-/* ---- functions ------------------------------------------------------------------------------------------------- */
+/* ---- functions ---- */
 
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int value)
 {
@@ -197,7 +197,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction f, 
     return 0;
 }
 
-/* ---- launches --------------------------------------------------------------------------------------------------- */
+/* ---- launches ---- */
 
 CUresult fake_launch_check(const launch *l, CUfunction *out, CUcontext *context)
 {

@@ -5,6 +5,7 @@
 #define TESTS_FAKE_RIG_H
 
 #include "core/kernel/dialect.h"
+#include "core/tensor/dtype.h"
 #include "jit/library/cublaslt.h"
 #include "jit/library/nvrtc.h"
 #include "tests/fake/control.h"

@@ -53,7 +53,7 @@ static void fail(const task *t, CUresult code)
     if (t->what.context->error == 0) t->what.context->error = code;
 }
 
-/* ---- order of accesses, with `check` ------------------------------------------------------------------------ */
+/* ---- order of accesses, with `check` ---- */
 
 static void report_at(const char *what, const task *t, const void *p)
 {
@@ -112,7 +112,7 @@ void *fake_access(const void *p, long long index, long long size, int write)
     return (void *)(uintptr_t)at;
 }
 
-/* ---- links that lie ------------------------------------------------------------------------------------------- */
+/* ---- links that lie ---- */
 
 typedef struct saved {
     block *b;
@@ -159,7 +159,7 @@ static saved *save_all(int d)
     return list;
 }
 
-/* ---- kernels ------------------------------------------------------------------------------------------------ */
+/* ---- kernels ---- */
 
 /* False: it came to an address that it may not touch. A function of its own: nothing of it is used after the jump. */
 static __attribute__((noinline)) bool call_kernel(const task *t, void **args)
@@ -187,7 +187,7 @@ static void run_kernel(task *t)
     restore(kept);
 }
 
-/* ---- copies ------------------------------------------------------------------------------------------------- */
+/* ---- copies ---- */
 
 /* One side of a copy: a device's block, or memory of the process (then *b is NULL or pinned). */
 static bool side(const task *t, const char *p, size_t width, size_t rows, size_t pitch, block **b)
@@ -244,7 +244,7 @@ static void run_set(task *t)
     }
 }
 
-/* ---- products ----------------------------------------------------------------------------------------------- */
+/* ---- products ---- */
 
 /* A matrix of `rows` by `columns`, column-major, `batch` times. */
 static bool operand(task *t, const void *p, int64_t rows, int64_t columns, int which, bool write)

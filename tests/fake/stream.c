@@ -5,7 +5,7 @@
 
 #include "tests/fake/fake.h"
 
-/* ---- streams ------------------------------------------------------------------------------------------------ */
+/* ---- streams ---- */
 
 static void empty_stream(void *self) { free(((CUstream)self)->tails.items); }
 
@@ -168,7 +168,7 @@ CUresult cuCtxSynchronize(void)
     return c->error;
 }
 
-/* ---- events ---------------------------------------------------------------------------------------------------- */
+/* ---- events ---- */
 
 static void empty_event(void *self) { free(((CUevent)self)->nodes.items); }
 
@@ -284,7 +284,7 @@ CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
     return 0;
 }
 
-/* ---- copies, sets, functions of the process --------------------------------------------------------------------- */
+/* ---- copies, sets, functions of the process ---- */
 
 static bool known(const void *p, size_t bytes)
 {
@@ -401,14 +401,14 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream)
     return copy(stream, what);
 }
 
+/* `count` elements, in memory of a device or pinned. */
 static CUresult set(CUdeviceptr to, unsigned value, int element, size_t count, CUstream stream)
 {
     CUresult code;
     CUstream s = fake_stream(stream, &code);
     if (s == NULL) return code;
     if (count == 0) return 0;
-    if (!fake_of_device(AT(to)) || !known(AT(to), count * (size_t)element) || to % (size_t)element != 0)
-        return CUDA_ERROR_INVALID_VALUE;
+    if (!known(AT(to), count * (size_t)element) || to % (size_t)element != 0) return CUDA_ERROR_INVALID_VALUE;
     operation what = {.kind = DO_SET, .context = s->context};
     what.set.to = AT(to);
     what.set.value = value;
@@ -416,6 +416,12 @@ static CUresult set(CUdeviceptr to, unsigned value, int element, size_t count, C
     what.set.width = count;
     what.set.rows = 1;
     return fake_enqueue(s, &what);
+}
+
+CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr at, uint32_t value, unsigned int flags)
+{
+    ENTER(NEEDS_CONTEXT);
+    return flags == 0 ? set(at, value, 4, 1, stream) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream)

@@ -27,7 +27,7 @@ int fake_strand(void)
     return fake.n_strands - 1;
 }
 
-/* ---- operations ----------------------------------------------------------------------------------------- */
+/* ---- operations ---- */
 
 void fake_operation_copy(operation *to, const operation *from)
 {
@@ -46,7 +46,7 @@ void fake_operation_free(operation *what)
     what->kind = DO_NOTHING;
 }
 
-/* ---- tasks ----------------------------------------------------------------------------------------------- */
+/* ---- tasks ---- */
 
 task *fake_task_keep(task *t)
 {
@@ -158,7 +158,7 @@ static void complete(task *t)
     fake_task_drop(t);
 }
 
-/* ---- the thread ------------------------------------------------------------------------------------------ */
+/* ---- the thread ---- */
 
 /* Who waits for what; on their stacks. */
 typedef struct waiter {

@@ -198,7 +198,7 @@ static void test_out_of_memory(void **state)
     rig_close(&r);
 }
 
-/* ---- peers -------------------------------------------------------------------------------------------------- */
+/* ---- peers ---- */
 
 static void test_peer__needs_access(void **state)
 {
@@ -280,7 +280,7 @@ static void test_peer__lies(void **state)
     }
 }
 
-/* ---- virtual memory ------------------------------------------------------------------------------------------ */
+/* ---- virtual memory ---- */
 
 static CUdeviceptr map(rig *r, int device, size_t bytes, CUmemGenericAllocationHandle *handle)
 {
