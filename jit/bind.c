@@ -93,6 +93,17 @@ static ein_status bind_constant(ein_program *p, int index, error *e)
     return EIN_OK;
 }
 
+static ein_status note_blocks(ein_program *p, int index)
+{
+    const relation *r = &p->plan.leaves[index];
+    i64 *bytes, size = ein__dtype_bytes(p->graph.values.items[p->graph.leaves.items[index].value].dtype);
+    NEW(&p->arena, bytes, r->n_blocks);
+    for (int b = 0; b < r->n_blocks; b++) bytes[b] = ein__block_numel(r, b) * size;
+    p->pieces[index].n_blocks = r->n_blocks;
+    p->pieces[index].block_bytes = bytes;
+    return EIN_OK;
+}
+
 ein_status ein__program_bind(ein_program *p, ein_weights *weights, error *e)
 {
     const graph *g = &p->graph;
@@ -101,7 +112,7 @@ ein_status ein__program_bind(ein_program *p, ein_weights *weights, error *e)
     for (int i = 0; i < g->leaves.n; i++) {
         const leaf *l = &g->leaves.items[i];
         if (l->kind == LEAF_INPUT) continue;
-        p->pieces[i].n_blocks = p->plan.leaves[i].n_blocks;
+        TRY(note_blocks(p, i));
         NEW(&p->arena, p->pieces[i].address, l->n_members * p->plan.leaves[i].n_blocks * p->program.n_devices);
         if (l->kind == LEAF_CONSTANT) TRY(bind_constant(p, i, e));
         if (l->kind == LEAF_PARAMETER && weights == NULL) p->weights_bound = false;

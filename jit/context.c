@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "core/base/alloc.h"
+#include "jit/target/cuda_target.h"
 
 double ein__now_ms(void)
 {
@@ -20,11 +21,26 @@ void ein__progress(ein_context *c, const char *stage, double fraction)
     if (c->progress != NULL) c->progress(c->progress_user, stage, fraction);
 }
 
+static ein_status open_gpus(ein_context *c, const char *name)
+{
+    return ein__cuda_target_open(&c->arena, name, c->caching ? &c->cache : NULL, &c->machine, &c->target, &c->error);
+}
+
+static ein_status open_machine(ein_context *c, const char *name)
+{
+    if (name == NULL) { /* all GPUs, if there are any */
+        ein_status s = open_gpus(c, "cuda");
+        if (s != EIN_NO_DEVICE) return s;
+        ein__error_reset(&c->error);
+        name = "host:1";
+    }
+    if (strcmp(name, "cuda") == 0 || strncmp(name, "cuda:", 5) == 0) return open_gpus(c, name);
+    TRY(ein__machine_parse(&c->arena, name, &c->machine, &c->error));
+    return c->machine.host ? ein__host_open(&c->machine, &c->target, &c->error) : EIN_OK;
+}
+
 static ein_status open_context(ein_context *c, const ein_context_options *o)
 {
-    const char *machine_text = o != NULL && o->machine != NULL ? o->machine : "host:1";
-    TRY(ein__machine_parse(&c->arena, machine_text, &c->machine, &c->error));
-    if (c->machine.host) TRY(ein__host_open(&c->machine, &c->target, &c->error));
     if (o == NULL || !o->no_cache) {
         TRY(ein__cache_init(&c->cache, o != NULL ? o->cache_dir : NULL));
         c->caching = c->cache.dir != NULL;
@@ -33,7 +49,7 @@ static ein_status open_context(ein_context *c, const ein_context_options *o)
         c->progress = o->progress;
         c->progress_user = o->progress_user;
     }
-    return EIN_OK;
+    return open_machine(c, o != NULL ? o->machine : NULL);
 }
 
 static ein_status refuse(const ein_context_options *o, const char *line, ein_status s)

@@ -106,6 +106,7 @@ static ein_status launch_all(op_work *k, job_mode mode, int stage, const output_
     j->node = &k->w->g->nodes.items[k->index]; /* families know the op, not the spec of its statistic */
     j->mode = mode;
     j->stage = stage;
+    j->alike_products = k->w->plan->alike_products;
     j->n_in = k->n_operands;
     j->n_out = n_outs;
     for (int t = 0; t < k->c->n_tuples; t++) {

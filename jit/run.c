@@ -14,6 +14,27 @@ static bool has_states(const ein_program *p)
     return false;
 }
 
+static i64 value_bytes(const graph *g, value v)
+{
+    return ein__value_numel(g, v) * ein__dtype_bytes(g->values.items[v].dtype);
+}
+
+static ein_status note_bytes(ein_run *r)
+{
+    const graph *g = &r->p->graph;
+    i64 *inputs, *outputs;
+    NEW(&r->arena, inputs, g->leaves.n);
+    NEW(&r->arena, outputs, g->outputs.n);
+    for (int i = 0; i < g->leaves.n; i++)
+        if (g->leaves.items[i].kind == LEAF_INPUT) inputs[i] = value_bytes(g, g->leaves.items[i].value);
+    for (int i = 0; i < g->outputs.n; i++) outputs[i] = value_bytes(g, g->outputs.items[i].value);
+    r->x.n_inputs = g->leaves.n;
+    r->x.n_outputs = g->outputs.n;
+    r->x.input_bytes = inputs;
+    r->x.output_bytes = outputs;
+    return EIN_OK;
+}
+
 static ein_status prepare(ein_run *r)
 {
     ein_program *p = r->p;
@@ -36,6 +57,7 @@ static ein_status prepare(ein_run *r)
     r->x.outputs = r->outputs;
     r->x.scalars = r->scalars;
     r->x.counting = p->counting;
+    TRY(note_bytes(r));
     for (int d = 0; d < p->program.n_devices; d++) {
         void *memory = NULL;
         TRY(api->alloc(p->context->target, d, p->program.devices[d].buffer_bytes, &memory, &r->error));
@@ -83,7 +105,7 @@ void ein_run_free(ein_run *r)
 static ein_status check_bytes(ein_run *r, const char *kind, const char *name, value v, const void *data, size_t bytes)
 {
     const value_info *info = &r->p->graph.values.items[v];
-    i64 want = ein__value_numel(&r->p->graph, v) * ein__dtype_bytes(info->dtype);
+    i64 want = value_bytes(&r->p->graph, v);
     if ((i64)bytes != want)
         return ein__fail(&r->error, EIN_SHAPE, "%s '%s': %zu bytes bound, %lld expected: %lld elements of %s, %lld each", kind,
                          name, bytes, (long long)want, (long long)ein__value_numel(&r->p->graph, v),

@@ -142,22 +142,28 @@ int args_parse(int argc, char **argv, const char *takes, int least_words, int mo
     return complain(EXIT_USAGE, "MODEL is missing; see ein --help");
 }
 
+/* What --target and --devices mean together. */
+static int usual_machine(const args *a, char *out, int room)
+{
+    bool gpus = a->target != NULL && strcmp(a->target, "cuda") == 0;
+    if (a->target != NULL && !gpus && strcmp(a->target, "host") != 0)
+        return complain(EXIT_USAGE, "--target %s: known are host and cuda", a->target);
+    if (gpus && a->devices == 0) snprintf(out, (size_t)room, "cuda");
+    else snprintf(out, (size_t)room, "%s:%d", gpus ? "cuda" : "host", a->devices > 0 ? a->devices : 1);
+    return EXIT_DONE;
+}
+
 int args_machine(const args *a, char *out, int room)
 {
-    char host[16];
-    snprintf(host, sizeof host, "host:%d", a->devices > 0 ? a->devices : 1);
-    if (a->machine != NULL && a->devices > 0 && strcmp(a->machine, host) != 0) {
+    char usual[16];
+    int code = usual_machine(a, usual, sizeof usual);
+    if (code != EXIT_DONE) return code;
+    if (a->machine != NULL && a->devices > 0 && strcmp(a->machine, usual) != 0) {
         return complain(EXIT_USAGE, "--devices %d and --machine %s: give one of them", a->devices,
                         a->machine);
     }
-    if (snprintf(out, (size_t)room, "%s", a->machine != NULL ? a->machine : host) < room) return EXIT_DONE;
+    if (a->machine != NULL && a->target != NULL && strncmp(a->machine, a->target, strlen(a->target)) != 0)
+        return complain(EXIT_USAGE, "--target %s and --machine %s: give one of them", a->target, a->machine);
+    if (snprintf(out, (size_t)room, "%s", a->machine != NULL ? a->machine : usual) < room) return EXIT_DONE;
     return complain(EXIT_USAGE, "--machine is longer than %d bytes", room - 1);
-}
-
-int args_target(const args *a)
-{
-    if (a->target == NULL || strcmp(a->target, "host") == 0) return EXIT_DONE;
-    if (strcmp(a->target, "cuda") == 0)
-        return complain(EXIT_MISSING, "cuda: this build has no CUDA target yet");
-    return complain(EXIT_USAGE, "--target %s: known are host and cuda", a->target);
 }

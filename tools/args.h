@@ -29,10 +29,8 @@ typedef struct args {
  * returns EXIT_DONE or EXIT_USAGE. */
 int args_parse(int argc, char **argv, const char *takes, int least_words, int most_words, args *out);
 
-/* "host:N" of --devices, or --machine; given both, they must agree. Returns an exit code. */
+/* "host:N" or "cuda:N" of --target and --devices, or --machine; given both, they must agree. Returns an exit code. */
 int args_machine(const args *a, char *out, int room);
-/* EXIT_MISSING, said to stderr, where --target is not built. */
-int args_target(const args *a);
 
 /* "ein: MESSAGE" to stderr; returns `code`. */
 int complain(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));

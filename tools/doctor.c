@@ -13,6 +13,9 @@
 #include "core/base/alloc.h"
 #include "jit/cache/cache.h"
 #include "jit/compiler/compiler.h"
+#include "jit/context.h"
+#include "jit/library/cublaslt.h"
+#include "jit/target/cuda_target.h"
 #include "tools/args.h"
 #include "tools/commands.h"
 #include "tools/parallel.h"
@@ -85,28 +88,76 @@ static void check_nvrtc(finding *f)
 {
     arena a = {0};
     error e = {0};
-    text source = {0};
+    text source = {0}, path = {0};
     kernel_text kernel;
     nvrtc_result result;
+    nvrtc_library l;
     ein_status status = doubling_source(&a, READ_CUDA, &kernel, &source);
-    if (status == EIN_OK) status = ein__nvrtc_compile(source.bytes, "sm_80", NULL, &result, &e);
+    if (status == EIN_OK) status = ein__nvrtc_open(&l, 0, &path, &e);
+    if (status == EIN_OK) status = ein__nvrtc_unit(&l, source.bytes, "sm_80", NULL, NULL, &result, &e);
     f->ok = status == EIN_OK;
     if (f->ok) {
-        SAY(f, "a kernel compiled for sm_80 in %.0f ms", result.compile_ms);
+        SAY(f, "%d.%d, %s; a kernel compiled for sm_80 in %.0f ms", l.major, l.minor, ein__excerpt_last(path.bytes, 120).s,
+            result.compile_ms);
     } else {
         SAY(f, "%s", e.line[0] != 0 ? e.line : ein_status_name(status));
     }
     ein__error_reset(&e);
     ein__text_free(&source);
+    ein__text_free(&path);
     ein__arena_free(&a);
 }
 
 static void check_cuda(finding *f)
 {
-    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-    f->ok = driver != NULL;
-    SAY(f, "%s", driver != NULL ? "libcuda.so.1" : dlerror());
-    if (driver != NULL) dlclose(driver);
+    cuda_library l;
+    text path = {0};
+    error e = {0};
+    int n = 0;
+    f->ok = ein__cuda_open(&l, &path, &e) == EIN_OK && l.cuDeviceGetCount(&n) == CUDA_SUCCESS;
+    if (f->ok) {
+        SAY(f, "CUDA %d.%d, %s; %d GPUs", l.version / 1000, l.version % 1000 / 10, ein__excerpt_last(path.bytes, 120).s, n);
+    } else {
+        SAY(f, "%s", e.line);
+    }
+    ein__text_free(&path);
+}
+
+static void check_cublaslt(finding *f)
+{
+    cublaslt_library l;
+    text path = {0};
+    error e = {0};
+    f->ok = ein__cublaslt_open(&l, 0, &path, &e) == EIN_OK;
+    if (f->ok) {
+        SAY(f, "%zu, %s", l.version, ein__excerpt_last(path.bytes, 120).s);
+    } else {
+        SAY(f, "%s", e.line);
+    }
+    ein__text_free(&path);
+}
+
+/* Each GPU as the library plans with it, and whose memory its kernels read. */
+static void report_gpus(report *r)
+{
+    ein_context *c = NULL;
+    ein_context_options o = {.size = sizeof o, .machine = "cuda"};
+    if (ein_context_create(&c, &o) != EIN_OK) return;
+    for (int d = 0; d < c->machine.n_devices; d++) {
+        const machine_device *x = &c->machine.devices[d];
+        char name[16], detail[256];
+        int used = snprintf(detail, sizeof detail, "%s, %.0f GB at %.0f GB/s, %.0f TFLOP/s in f32, %.0f in 16 bits; reads",
+                            x->architecture, x->memory_bytes * 1e-9, x->memory_bandwidth * 1e-9, x->flops_f32 * 1e-12,
+                            x->flops_f16 * 1e-12), any = 0;
+        for (int k = 0; k < c->machine.n_devices && used < (int)sizeof detail - 20; k++) {
+            if (k == d || !ein__cuda_target_reads(c->target, d, k)) continue;
+            used += snprintf(detail + used, sizeof detail - (size_t)used, "%s %d", any++ > 0 ? "," : " GPU", k);
+        }
+        if (any == 0) snprintf(detail + used, sizeof detail - (size_t)used, " no other");
+        snprintf(name, sizeof name, "GPU %d", d);
+        report_row(r, json_pack("{s:s, s:b, s:s}", "check", name, "ok", 1, "detail", detail));
+    }
+    ein_context_free(c);
 }
 
 static void check_cache(finding *f)
@@ -218,10 +269,11 @@ static void check_bandwidth(finding *f)
 
 int command_doctor(int argc, char **argv)
 {
-    enum { COMPILER, ONEDNN, NVRTC, DRIVER, CACHE, CORES, MEMORY, FLOPS, BANDWIDTH, FINDINGS };
+    enum { COMPILER, ONEDNN, NVRTC, DRIVER, CUBLASLT, CACHE, CORES, MEMORY, FLOPS, BANDWIDTH, FINDINGS };
     static const char *const names[FINDINGS] = {"C compiler",  "oneDNN",       "NVRTC",
-                                                "CUDA driver", "cache",        "cores",
-                                                "memory",      "product rate", "memory bandwidth"};
+                                                "CUDA driver", "cuBLASLt",     "cache",
+                                                "cores",       "memory",       "product rate",
+                                                "memory bandwidth"};
     args a;
     finding f[FINDINGS] = {{false, ""}};
     int code = args_parse(argc, argv, "json", 0, 0, &a);
@@ -230,6 +282,7 @@ int command_doctor(int argc, char **argv)
     check_onednn(&f[ONEDNN], &f[FLOPS]);
     check_nvrtc(&f[NVRTC]);
     check_cuda(&f[DRIVER]);
+    check_cublaslt(&f[CUBLASLT]);
     check_cache(&f[CACHE]);
     f[CORES].ok = f[MEMORY].ok = true;
     SAY(&f[CORES], "%d", parallel_cores());
@@ -241,6 +294,7 @@ int command_doctor(int argc, char **argv)
         report_row(
             &r, json_pack("{s:s, s:b, s:s}", "check", names[i], "ok", (int)f[i].ok, "detail", f[i].detail));
     }
+    report_gpus(&r);
     if (!report_end(&r)) return EXIT_USAGE;
     if (f[COMPILER].ok) return EXIT_DONE;
     return complain(EXIT_MISSING, "nothing can run here without a C compiler (cc, gcc, clang, or EIN_CC)");

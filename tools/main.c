@@ -36,7 +36,8 @@ static const char HELP[] =
     "          gpt2, vit); mlp; matmul:m=..,n=..,k=..; a graph file (inputs by name from --input)\n"
     "TYPES     f32, bf16, f16, f64\n"
     "MACHINE   host:N (N shares of this computer; what --devices N means), a preset such as dgx-h100\n"
-    "          or dgx-1:0,1,2,3, or a JSON file; only host:N can run\n"
+    "          or dgx-1:0,1,2,3, a JSON file, cuda (all GPUs; --target cuda), cuda:N (N devices over\n"
+    "          the GPUs there are); host:N and cuda can run\n"
     "EXIT      0 done, 1 a result was wrong, 2 bad usage or input, 3 a target, device or tool is missing\n"
     "EIN_CACHE_DIR names the cache folder.\n";
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit/context.h"
 #include "tools/args.h"
 #include "tools/parallel.h"
 
@@ -116,7 +117,7 @@ ein_status measure_workload(workload *w, const char *machine, const char *cache_
     TRY(first_run(&p));
     if (check) TRY(workload_check(w, p.first, &out->verdict));
     if (check && !out->verdict.ok) return EIN_OK;
-    if (check || repeat > 0) TRY(count_bytes(&p));
+    if ((check || repeat > 0) && out->session.context->machine.host) TRY(count_bytes(&p)); /* GPUs do not count */
     if (repeat == 0) return EIN_OK;
     TRY(warm_start(&p));
     out->timed = true;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "jit/context.h"
 #include "tools/args.h"
 #include "tools/commands.h"
 #include "tools/generate.h"
@@ -37,7 +38,7 @@ static json_t *row_of(const command *c)
     int searches = cold->searches + c->tokens.stats.searches, compiles = cold->compiles + c->tokens.stats.compiles;
     json_t *row = json_pack(
         "{s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:i, s:i, s:o, s:i, s:I, s:I, s:o, s:o, s:b, s:b}", "model",
-        c->work.name, "target", "host", "devices", ein_context_device_count(m->session.context), "cache",
+        c->work.name, "target", m->session.context->machine.host ? "host" : "cuda", "devices", ein_context_device_count(m->session.context), "cache",
         searches == 0 && compiles == 0 ? "hit" : "miss", "cold_ms", report_number(m->cold_ms), "warm_ms",
         ms_if(m->timed, m->warm_ms), "median_ms", ms_if(m->timed, m->median_ms), "predicted_ms",
         report_number(cold->predicted_us * 1e-3), "bytes_moved", m->counted ? json_integer(m->moved) : json_null(),
@@ -147,7 +148,6 @@ int command_run(int argc, char **argv)
     command c = {0};
     char machine[256];
     int code = args_parse(argc, argv, TAKES, 1, 1, &c.args);
-    if (code == EXIT_DONE) code = args_target(&c.args);
     if (code == EXIT_DONE) code = args_machine(&c.args, machine, sizeof machine);
     if (code != EXIT_DONE) return code;
     c.machine = machine;

@@ -19,6 +19,7 @@ typedef struct plan {
     double predicted_us;
     i64 predicted_bytes; /* between devices, one run */
     i64 states_searched;
+    bool alike_products; /* the machine's library multiplies operands of one type only; not printed: the machine says it */
 } plan;
 
 /* Verifier: every choice and relation legal for its node or leaf. Fails with EIN_NO_PLAN, naming the op. */

@@ -15,7 +15,7 @@ typedef struct ein_compile_options {
     ein_state *state;     /* take the layouts of these states; NULL: choose */
     const char *plan;     /* a forced plan, as ein_program_plan prints it; NULL: search */
     ein_dtype wire;       /* in which partial sums of bf16 and f16 travel: 0, as they are; EIN_F32, unrounded */
-    int counting;         /* 1: kernels tally the bytes they touch in other devices' memory (slow) */
+    int counting;         /* 1: kernels tally the bytes they touch in other devices' memory (slow; not on GPUs) */
 } ein_compile_options;
 
 /* Compile `graph` for the context's machine. Blocks: yes (search, compiler). The graph may be freed after.

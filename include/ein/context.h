@@ -22,9 +22,10 @@ typedef void (*ein_progress_fn)(void *user, const char *stage, double fraction);
 
 typedef struct ein_context_options {
     size_t size;             /* sizeof(ein_context_options) */
-    const char *machine;     /* "host:4" (4 shares of this machine), a preset's name, a machine file, or JSON
-                                text; NULL: "host:1". Presets can be planned, not run; of files and texts those
-                                that say "host": true can. */
+    const char *machine;     /* "cuda" (all GPUs), "cuda:8" (8 devices over the GPUs there are), "host:4" (4 shares
+                                of this machine), a preset's name, a machine file, or JSON text; NULL: all GPUs, or
+                                "host:1" where there are none. Presets can be planned, not run; of files and texts
+                                those that say "host": true can. */
     const char *cache_dir;   /* NULL: EIN_CACHE_DIR, else $XDG_CACHE_HOME/ein, else ~/.cache/ein */
     int no_cache;            /* 1: neither read nor write the cache */
     ein_progress_fn progress; /* NULL: none */
@@ -33,7 +34,8 @@ typedef struct ein_context_options {
     size_t message_bytes;
 } ein_context_options;
 
-/* Make a context. Blocks: no. Fails with EIN_INVALID (machine text), EIN_IO (machine file), EIN_NO_MEMORY.
+/* Make a context. Blocks: no. Fails with EIN_INVALID (machine text), EIN_IO (machine file), EIN_NO_DEVICE (no
+ * driver, no GPU), EIN_DEVICE_FAILED, EIN_NO_MEMORY.
  * Thread: any; a context is used by one thread at a time, but for runs. */
 EIN_API ein_status ein_context_create(ein_context **out, const ein_context_options *options);
 EIN_API void ein_context_free(ein_context *context);

@@ -40,6 +40,7 @@ typedef struct job {
     view out[MAX_STATES]; /* results (JOB_FINAL, JOB_APPLY), states (JOB_STATES), the stage's statistics (JOB_STAGE) */
     job_mode mode;
     int stage;
+    bool alike_products; /* as the plan says */
 } job;
 
 typedef struct launch {

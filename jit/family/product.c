@@ -115,6 +115,9 @@ static bool choose(const job *j, gemm *best, bool *swapped)
     return found;
 }
 
+/* A matrix library's own: operands alike, the result of their type or f32. */
+static bool alike(ein_dtype a, ein_dtype b, ein_dtype c) { return a == b && (c == a || c == EIN_F32); }
+
 static bool takes(ein_dtype d) { return d == EIN_F32 || d == EIN_BF16 || d == EIN_F16; }
 
 static bool applicable(const job *j)
@@ -126,6 +129,7 @@ static bool applicable(const job *j)
     if (j->mode != JOB_FINAL && j->mode != JOB_STATES) return false;
     if (m == NULL || (j->mode == JOB_FINAL && m->finalize[0].n > 0)) return false;
     if (!takes(j->in[0].dtype) || !takes(j->in[1].dtype) || !takes(j->out[0].dtype)) return false;
+    if (j->alike_products && !alike(j->in[0].dtype, j->in[1].dtype, j->out[0].dtype)) return false;
     return choose(j, &g, &swapped);
 }
 

@@ -7,15 +7,14 @@
 #include <pthread.h>
 
 #include "jit/compiler/compiler.h"
+#include "jit/target/ranges.h"
 #include "jit/target/target.h"
 
 /* Device memory: device d's is [base + d * stride, base + (d + 1) * stride), reserved at once, backed on use. */
-typedef struct host_range { i64 offset, bytes; } host_range;
 typedef struct host_memory {
     char *base;
     i64 stride;
-    i64 capacity[MAX_DEVICES], used[MAX_DEVICES];
-    struct { int n, room; host_range *items; } taken[MAX_DEVICES]; /* sorted by offset */
+    ranges taken[MAX_DEVICES];
     pthread_mutex_t lock;
     int n_devices;
 } host_memory;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/plan/order.h"
+#include "jit/target/address.h"
 #include "jit/target/host.h"
 
 typedef struct walker {
@@ -11,37 +12,9 @@ typedef struct walker {
     const program *p;
     int device;
     struct host_scratch *s;
+    places places;
     i64 done;
 } walker;
-
-/* ---- addresses ---------------------------------------------------------------------------------------- */
-
-static char *base_of(const walker *w, const place *at)
-{
-    const program *p = w->p;
-    switch (at->space) {
-    case SPACE_BUFFER: {
-        const buffer *b = &p->buffers[at->index];
-        int which = b->loop >= 0 ? (w->s->iteration[b->loop] + b->phase) % 2 : 0;
-        return w->x->buffers[b->device] + b->offset[which];
-    }
-    case SPACE_LEAF: {
-        const leaf_pieces *l = &w->x->leaves[at->index];
-        int member = p->leaf_loop[at->index] >= 0 ? w->s->iteration[p->leaf_loop[at->index]] : 0;
-        return l->address[(member * l->n_blocks + at->block) * p->n_devices + at->device];
-    }
-    case SPACE_INPUT: return (char *)(uintptr_t)w->x->inputs[at->index]; /* only read: a step never writes one */
-    case SPACE_OUTPUT: return w->x->outputs[at->index];
-    default: return (char *)(p->table + at->index);
-    }
-}
-
-/* As an integer: a view may start before its block and only be used inside it. */
-static i64 address_of(const walker *w, const arg *a)
-{
-    i64 shift = a->scalar >= 0 ? w->x->scalars[a->scalar] * a->scalar_bytes : 0;
-    return (i64)(uintptr_t)base_of(w, &a->place) + a->value + shift;
-}
 
 static void resolve(const walker *w, const step *s)
 {
@@ -49,19 +22,12 @@ static void resolve(const walker *w, const step *s)
     int n = 0, n_sources = 0;
     for (int i = 0; i < s->n_args; i++, n++) {
         const arg *a = &s->args[i];
-        if (a->kind == ARG_POINTER) {
-            t->values[n] = address_of(w, a);
-        } else if (a->kind == ARG_I64) {
-            t->values[n] = a->value;
-        } else if (a->kind == ARG_SCALAR) {
-            t->values[n] = w->x->scalars[a->scalar] + a->value;
-        } else if (a->kind == ARG_F32) {
-            float f = (float)a->f32;
-            t->values[n] = 0;
-            memcpy(&t->values[n], &f, sizeof f);
-        } else {
+        if (a->kind == ARG_SOURCES) {
             t->values[n] = (i64)(uintptr_t)(t->sources + n_sources);
-            for (i64 k = 0; k < a->value; k++) t->sources[n_sources++] = address_of(w, &s->args[++i]);
+            for (i64 k = 0; k < a->value; k++)
+                t->sources[n_sources++] = ein__arg_address(&w->places, t->iteration, &s->args[++i]);
+        } else {
+            t->values[n] = ein__arg_value(&w->places, t->iteration, a);
         }
         t->args[n] = &t->values[n];
     }
@@ -142,6 +108,7 @@ void ein__host_execute(execution *x, int device)
 {
     host_engine *g = x->engine;
     walker w = {.x = x, .engine = g, .p = x->program, .device = device, .s = &g->scratch[device]};
+    w.places = (places){x->program, x->buffers, x->leaves, x->inputs, x->outputs, x->program->table, x->scalars};
     const device_program *d = &w.p->devices[device];
     memset(w.s->iteration, 0, (size_t)(w.p->n_loops + 1) * sizeof *w.s->iteration);
     for (int r = 0; r < w.p->n_regions; r++)

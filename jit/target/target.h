@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The one interface to devices. A target opens a machine's devices, keeps memory on them, compiles and loads
- * kernels, and executes programs. Two targets: host (worker threads) and, later, cuda. */
+ * kernels, and executes programs. Two targets: host (worker threads) and cuda (GPUs). */
 #ifndef JIT_TARGET_TARGET_H
 #define JIT_TARGET_TARGET_H
 
@@ -13,7 +13,11 @@ typedef struct code code; /* loaded kernels of one program */
 
 /* Where a canonical leaf's blocks are: address[(member * n_blocks + block) * n_devices + device]; NULL where a
  * device has none. */
-typedef struct leaf_pieces { int n_blocks; void **address; } leaf_pieces;
+typedef struct leaf_pieces {
+    int n_blocks;
+    const i64 *block_bytes; /* per block */
+    void **address;
+} leaf_pieces;
 
 /* One execution of a program; made and owned by a run. Everything it needs is here before it starts. */
 typedef struct execution {
@@ -21,8 +25,10 @@ typedef struct execution {
     const code *code;
     char *buffers[MAX_DEVICES];   /* activation memory */
     const leaf_pieces *leaves;    /* per canonical leaf */
+    int n_inputs, n_outputs;      /* canonical leaves; outputs */
     const void *const *inputs;    /* host memory, per canonical leaf */
     void *const *outputs;         /* host memory, per output */
+    const i64 *input_bytes, *output_bytes; /* 0 for leaves that are no inputs */
     const i64 *scalars;
     struct tally tallies[MAX_DEVICES]; /* counting kernels add here */
     bool counting;

@@ -110,14 +110,23 @@ static void test_machine(void **state)
 static void test_target(void **state)
 {
     (void)state;
-    args a = {.target = NULL};
-    assert_int_equal(args_target(&a), EXIT_DONE);
-    a.target = "host";
-    assert_int_equal(args_target(&a), EXIT_DONE);
+    args a = {.target = "host"};
+    char name[20];
+    assert_int_equal(args_machine(&a, name, sizeof name), EXIT_DONE);
+    assert_string_equal(name, "host:1");
     a.target = "cuda";
-    assert_int_equal(args_target(&a), EXIT_MISSING);
-    a.target = "rocm";
-    assert_int_equal(args_target(&a), EXIT_USAGE);
+    assert_int_equal(args_machine(&a, name, sizeof name), EXIT_DONE);
+    assert_string_equal(name, "cuda");
+    a.devices = 3;
+    assert_int_equal(args_machine(&a, name, sizeof name), EXIT_DONE);
+    assert_string_equal(name, "cuda:3");
+    a = (args){.target = "cuda", .machine = "cuda:2"};
+    assert_int_equal(args_machine(&a, name, sizeof name), EXIT_DONE);
+    assert_string_equal(name, "cuda:2");
+    a.machine = "dgx-1";
+    assert_int_equal(args_machine(&a, name, sizeof name), EXIT_USAGE);
+    a = (args){.target = "rocm"};
+    assert_int_equal(args_machine(&a, name, sizeof name), EXIT_USAGE);
 }
 
 static void test_exit_codes(void **state)

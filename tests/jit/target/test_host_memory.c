@@ -52,7 +52,7 @@ static void owners(void **state)
             memset(p, d + 1, PAGE_BYTES);
             last = p;
         }
-        assert_int_equal(m.used[d], PAGES * PAGE_BYTES);
+        assert_int_equal(m.taken[d].used, PAGES * PAGE_BYTES);
     }
     for (int d = 0; d < 3; d++) assert_true(all_are(m.base + d * m.stride, PAGES * PAGE_BYTES, d + 1));
     ein__host_memory_fini(&m);
@@ -69,7 +69,7 @@ static void holes(void **state)
     memset(p[1], 7, 4 * PAGE_BYTES);
     memset(p[2], 8, 4 * PAGE_BYTES);
     ein__host_release(&m, 1, p[1]);
-    assert_int_equal(m.used[1], 12 * PAGE_BYTES);
+    assert_int_equal(m.taken[1].used, 12 * PAGE_BYTES);
     char *small = get(&m, 1, 100), *rest = get(&m, 1, 3 * PAGE_BYTES);
     assert_ptr_equal(small, p[1]);
     assert_ptr_equal(rest, p[1] + PAGE_BYTES);
@@ -78,7 +78,7 @@ static void holes(void **state)
     ein__host_release(&m, 1, NULL);
     for (int i = 0; i < 4; i++) ein__host_release(&m, 1, p[i]);
     ein__host_release(&m, 1, rest);
-    assert_int_equal(m.used[1], 0);
+    assert_int_equal(m.taken[1].used, 0);
     assert_true(all_are(get(&m, 1, PAGES * PAGE_BYTES), PAGES * PAGE_BYTES, 0));
     ein__host_memory_fini(&m);
 }
@@ -118,7 +118,7 @@ static void no_memory(void **state)
     ein__alloc_fail_at(0);
     assert_string_equal(e.line, "out of memory for the list of device 0's memory");
     assert_null(p);
-    assert_int_equal(m.used[0], 0);
+    assert_int_equal(m.taken[0].used, 0);
     assert_ptr_equal(get(&m, 0, 1), m.base);
     ein__host_memory_fini(&m);
     assert_int_equal(ein__alloc_live(), live);
@@ -181,7 +181,7 @@ static void threads(void **state)
     }
     for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
     for (int i = 0; i < 4; i++) assert_int_equal(users[i].wrong, 0);
-    assert_int_equal(m.used[0] + m.used[1], 0);
+    assert_int_equal(m.taken[0].used + m.taken[1].used, 0);
     ein__host_memory_fini(&m);
 }
 
