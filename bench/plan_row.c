@@ -20,35 +20,24 @@ typedef struct making {
     graph graph;
     machine machine;
     cost_model costs;
-    double all; /* bytes of weights and states */
     double slack, room;
     error *e;
 } making;
 
-/* ---- sizes -------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------- */
 
-static double leaf_bytes(const graph *g, const leaf *l)
+/* All that stays on a device: parameters, states and constants; and what buffers need at most. */
+static double high_water(const making *k, const plan *p, const program *lowered)
 {
-    return (double)(ein__value_numel(g, l->value) * ein__dtype_bytes(g->values.items[l->value].dtype)) *
-           (l->n_members > 1 ? l->n_members : 1);
-}
-
-static double all_bytes(const graph *g, bool constants)
-{
-    double sum = 0;
-    for (int i = 0; i < g->leaves.n; i++) {
-        leaf_kind kind = g->leaves.items[i].kind;
-        bool stays = kind == LEAF_PARAMETER || kind == LEAF_STATE;
-        if (constants ? kind == LEAF_CONSTANT : stays) sum += leaf_bytes(g, &g->leaves.items[i]);
+    double bytes[MAX_DEVICES], constants = 0, most = 0;
+    ein__plan_resident(&k->graph, p, bytes);
+    for (int i = 0; i < k->graph.leaves.n; i++) {
+        const leaf *l = &k->graph.leaves.items[i];
+        i64 size = ein__value_numel(&k->graph, l->value) * ein__dtype_bytes(k->graph.values.items[l->value].dtype);
+        if (l->kind == LEAF_CONSTANT) constants += (double)size;
     }
-    return sum;
-}
-
-static double fullest(const graph *g, const plan *p)
-{
-    double bytes[MAX_DEVICES], most = 0;
-    ein__plan_resident(g, p, bytes);
-    for (int d = 0; d < p->n_devices; d++) most = fmax(most, bytes[d]);
+    for (int d = 0; d < p->n_devices; d++)
+        most = fmax(most, bytes[d] + constants + (double)lowered->devices[d].buffer_bytes);
     return most;
 }
 
@@ -56,10 +45,9 @@ static double fullest(const graph *g, const plan *p)
 
 static void note(const making *k, const plan *p, planned *out)
 {
-    double most = fullest(&k->graph, p);
-    *out = (planned){.made = true, .fits = most <= k->room, .us = p->predicted_us, .bytes = p->predicted_bytes,
-                     .states = p->states_searched, .mesh = ein__plan_mesh(&k->graph, p),
-                     .shares = k->all > 0 ? most * p->n_devices / k->all : 0};
+    *out = (planned){.made = true, .fits = ein__plan_fullest(&k->graph, p) <= k->room, .us = p->predicted_us,
+                     .bytes = p->predicted_bytes, .states = p->states_searched, .mesh = ein__plan_mesh(&k->graph, p),
+                     .shares = ein__plan_shares(&k->graph, p)};
 }
 
 static ein_status make_own(making *k, plan_row *out)
@@ -67,18 +55,17 @@ static ein_status make_own(making *k, plan_row *out)
     plan p;
     program lowered;
     const search_limits limits = {.slack = k->slack};
-    double began = clock_seconds(), buffers = 0;
+    double began = clock_seconds();
     TRY(ein__search_within(&k->arena, &k->graph, &k->machine, &k->costs, NULL, &limits, &p, k->e));
     out->search_ms = (clock_seconds() - began) * 1e3;
     TRY(ein__lower(&k->arena, &k->graph, &p, &lowered, k->e));
     if (lowered.remote_bytes != p.predicted_bytes)
         return ein__fail(k->e, EIN_INTERNAL, "%lld bytes predicted, %lld lowered", (long long)p.predicted_bytes,
                          (long long)lowered.remote_bytes);
-    for (int d = 0; d < p.n_devices; d++) buffers = fmax(buffers, (double)lowered.devices[d].buffer_bytes);
     out->steps = lowered.n_steps;
     out->kernels = lowered.n_kernels;
-    out->high_water_mb = (fullest(&k->graph, &p) + all_bytes(&k->graph, true) + buffers) * 1e-6;
-    k->room = fmax(k->room, fullest(&k->graph, &p));
+    out->high_water_mb = high_water(k, &p, &lowered) * 1e-6;
+    k->room = fmax(k->room, ein__plan_fullest(&k->graph, &p));
     note(k, &p, &out->own);
     return EIN_OK;
 }
@@ -102,13 +89,12 @@ static ein_status make(making *k, const graph *user, plan_row *out, bool *done)
     TRY(ein__canonicalize(user, &k->graph, k->e));
     TRY(ein__cost_model(&k->arena, &k->machine, &k->costs));
     out->devices = k->machine.n_devices;
-    k->all = all_bytes(&k->graph, false);
-    double share = k->all / out->devices;
+    double share = ein__memory_room(&k->graph, out->devices, 1) - MEMORY_GRACE;
     k->slack = out->regime == CAPPED ? MEMORY_SLACK : INFINITY;
-    if (out->regime == REAL) k->slack = REAL_SHARE * k->machine.devices[0].memory_bytes / share;
+    if (out->regime == REAL && share > 0) k->slack = REAL_SHARE * k->machine.devices[0].memory_bytes / share;
     *done = out->regime != REAL || k->slack < out->devices;
     if (!*done) return EIN_OK;
-    k->room = k->slack * share + MEMORY_GRACE;
+    k->room = ein__memory_room(&k->graph, out->devices, k->slack);
     TRY(make_own(k, out));
     return make_rivals(k, out);
 }

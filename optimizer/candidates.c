@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "optimizer/rival_draft.h"
-#include "optimizer/search.h"
 
 typedef struct trying {
     pricer *k;
@@ -17,22 +16,6 @@ typedef struct trying {
     double room; /* bytes that a device may hold */
     candidate_list *out;
 } trying;
-
-static double fullest(const graph *g, const plan *p)
-{
-    double bytes[MAX_DEVICES], most = 0;
-    ein__plan_resident(g, p, bytes);
-    for (int d = 0; d < p->n_devices; d++) most = fmax(most, bytes[d]);
-    return most;
-}
-
-static double share(const graph *g, int n_devices)
-{
-    double total = 0;
-    for (int i = 0; i < g->leaves.n; i++)
-        total += ein__leaf_weight(g, &g->leaves.items[i]) * (double)ein__value_numel(g, g->leaves.items[i].value);
-    return MEMORY_SLACK * total / n_devices + MEMORY_GRACE;
-}
 
 static bool same_choice(const choice *x, const choice *y)
 {
@@ -79,7 +62,7 @@ static ein_status try_choice(const trying *t, const choice *c, bool chosen)
     if (s == EIN_NO_PLAN) return EIN_OK;
     TRY(s);
     candidate made = {.choice = *c, .number = t->out->n, .chosen = chosen, .picoseconds = x.picoseconds, .part = x.nodes[t->node]};
-    made.resident = fullest(t->g, &p);
+    made.resident = ein__plan_fullest(t->g, &p);
     made.fits = made.resident <= t->room;
     PUSH(t->a, t->out, made);
     return EIN_OK;
@@ -116,7 +99,7 @@ ein_status ein__candidates(pricer *k, arena *a, const plan *p, int node, candida
     trying t = {.k = k, .a = a, .g = k->prices.g, .p = p, .node = node, .out = out};
     *out = (candidate_list){0};
     if (ein__node_is_view(&t.g->nodes.items[node])) return EIN_OK;
-    t.room = fmax(share(t.g, p->n_devices), fullest(t.g, p));
+    t.room = fmax(ein__memory_room(t.g, p->n_devices, 0), ein__plan_fullest(t.g, p));
     ein_status s = try_all(&t);
     return s == EIN_NO_MEMORY ? ein__fail(e, s, "out of memory for the candidates of an op") : s;
 }

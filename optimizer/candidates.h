@@ -12,7 +12,7 @@ typedef struct candidate {
     bool fits;        /* into the search's share of memory, or what the plan takes if that is more */
     i64 picoseconds;  /* of the whole plan */
     part_price part;  /* of the op */
-    double resident;  /* bytes of parameters and states on the fullest device */
+    double resident;  /* bytes on the fullest device, as ein__plan_fullest */
 } candidate;
 
 typedef struct candidate_list { int n, room; candidate *items; } candidate_list;

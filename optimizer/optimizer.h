@@ -33,6 +33,9 @@ typedef struct search_limits {
     double slack; /* of weights and states a device may hold so many times an equal share; 0: MEMORY_SLACK; infinite: any */
 } search_limits;
 
+/* Bytes of weights and states that a device may hold with that slack; tensors smaller than 64 KiB do not count. */
+double ein__memory_room(const graph *g, int n_devices, double slack);
+
 ein_status ein__search_within(arena *a, const graph *g, const machine *m, const cost_model *c,
                               const fixed_layouts *f, const search_limits *limits, plan *out, error *e);
 

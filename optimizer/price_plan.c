@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+#include "optimizer/search.h"
+
 typedef struct pricing {
     prices *p;
     const graph *g;
@@ -154,18 +156,38 @@ ein_status ein__price_plan(pricer *r, arena *a, const plan *p, plan_price *out, 
     return s == EIN_NO_MEMORY ? ein__fail(e, s, "out of memory pricing a plan") : s;
 }
 
+/* Add the bytes of leaf `l`, `element` for each of its elements. */
+static void weigh(const relation *r, double element, double bytes[MAX_DEVICES])
+{
+    for (int b = 0; b < r->n_blocks; b++)
+        for (devset d = r->devices[b]; d != 0; d &= d - 1)
+            bytes[__builtin_ctz(d)] += element * (double)ein__block_numel(r, b);
+}
+
 void ein__plan_resident(const graph *g, const plan *p, double bytes[MAX_DEVICES])
 {
     for (int d = 0; d < MAX_DEVICES; d++) bytes[d] = 0;
     for (int i = 0; i < g->leaves.n; i++) {
         const leaf *l = &g->leaves.items[i];
-        const relation *r = &p->leaves[i];
         double element = (double)ein__dtype_bytes(g->values.items[l->value].dtype) * (l->n_members > 1 ? l->n_members : 1);
-        if (l->kind != LEAF_PARAMETER && l->kind != LEAF_STATE) continue;
-        for (int b = 0; b < r->n_blocks; b++)
-            for (devset d = r->devices[b]; d != 0; d &= d - 1)
-                bytes[__builtin_ctz(d)] += element * (double)ein__block_numel(r, b);
+        if (l->kind == LEAF_PARAMETER || l->kind == LEAF_STATE) weigh(&p->leaves[i], element, bytes);
     }
+}
+
+double ein__plan_fullest(const graph *g, const plan *p)
+{
+    double bytes[MAX_DEVICES] = {0}, most = 0;
+    for (int i = 0; i < g->leaves.n; i++)
+        if (ein__leaf_weight(g, &g->leaves.items[i]) > 0)
+            weigh(&p->leaves[i], ein__leaf_weight(g, &g->leaves.items[i]), bytes);
+    for (int d = 0; d < p->n_devices; d++) most = fmax(most, bytes[d]);
+    return most;
+}
+
+double ein__plan_shares(const graph *g, const plan *p)
+{
+    double share = ein__memory_room(g, p->n_devices, 1) - MEMORY_GRACE;
+    return share > 0 ? ein__plan_fullest(g, p) / share : 0;
 }
 
 void ein__pricer_init(pricer *k, const graph *g, int n_devices, const cost_model *c)

@@ -32,5 +32,8 @@ void ein__pricer_fini(pricer *k);
 ein_status ein__price_plan(pricer *k, arena *a, const plan *p, plan_price *out, error *e);
 /* Bytes of parameters and states, all members of a loop's, on each device. */
 void ein__plan_resident(const graph *g, const plan *p, double bytes[MAX_DEVICES]);
+/* On the fullest device, of those that count (ein__memory_room); and that of an equal share. */
+double ein__plan_fullest(const graph *g, const plan *p);
+double ein__plan_shares(const graph *g, const plan *p);
 
 #endif

@@ -12,6 +12,9 @@ typedef struct rival {
     double step; /* seconds of a step between devices, where the rival's are slower than the machine's; 0: they are not */
 } rival;
 
+/* The plan's price, into it; `more` seconds for a step between devices. */
+ein_status ein__rival_price(const draft *d, double more, plan *p);
+
 extern const rival ein__rival_data, ein__rival_data_gathered;              /* rival_data.c */
 extern const rival ein__rival_tensor, ein__rival_tensor_sp, ein__rival_tensor_library; /* rival_tensor.c */
 extern const rival ein__rival_context, ein__rival_heads;                   /* rival_context.c */

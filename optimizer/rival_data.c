@@ -32,7 +32,7 @@ static ein_status make(draft *d, plan *out, const char **why_not)
         covering c;
         bool done;
         if (ein__node_is_view(n)) continue;
-        ein__cover(d, i, &n->spec.results[0], of[n->results[0]], &c);
+        ein__cover(d, i, &n->spec.results[0], of[n->results[0]], ANY, &c);
         TRY(ein__draft_cut(d, i, &c, false, &done));
     }
     return ein__draft_finish(d, out);

@@ -19,10 +19,10 @@ factor ein__factor_of_label(const index_map *m, int label)
     return (factor){0, 0};
 }
 
-static void add_label(const draft *d, int node, int l, i64 under, covering *out)
+static void add_label(const draft *d, int node, int l, i64 under, points at, covering *out)
 {
     const label *x = &d->g->nodes.items[node].spec.labels[l];
-    i64 unit = d->units[node][l];
+    i64 unit = at == LIKED ? d->units[node][l] : 1;
     if (x->whole || x->extent < 2) return;
     if (unit % under != 0) unit = under;
     if (x->extent % unit != 0 || x->extent / unit < 2 || unit % x->granule != 0) unit = under > x->granule ? under : x->granule;
@@ -45,7 +45,7 @@ static void reverse(covering *c)
     }
 }
 
-void ein__cover(const draft *d, int node, const index_map *m, factor f, covering *out)
+void ein__cover(const draft *d, int node, const index_map *m, factor f, points at, covering *out)
 {
     i64 stride = 1, top = f.stride * f.extent;
     out->n = 0;
@@ -54,16 +54,16 @@ void ein__cover(const draft *d, int node, const index_map *m, factor f, covering
         i64 next = stride * t->extent;
         bool inside = stride >= f.stride && next <= top;
         bool major = stride > 0 && stride < f.stride && next == top && f.stride % stride == 0;
-        if (plain(t) && t->extent > 1 && (inside || major)) add_label(d, node, t->label, inside ? 1 : f.stride / stride, out);
+        if (plain(t) && t->extent > 1 && (inside || major)) add_label(d, node, t->label, inside ? 1 : f.stride / stride, at, out);
         stride = next;
     }
     reverse(out);
 }
 
-void ein__cover_label(const draft *d, int node, int label, covering *out)
+void ein__cover_label(const draft *d, int node, int label, points at, covering *out)
 {
     out->n = 0;
-    add_label(d, node, label, 1, out);
+    add_label(d, node, label, 1, at, out);
 }
 
 factor ein__factor_of(const index_map *m, const covering *c)
@@ -116,14 +116,14 @@ static bool trace_node(const draft *d, int i, factor *of)
     for (int o = 0; o < s->n_operands; o++) {
         value v = ein__value_source(d->g, n->operands[o]);
         if (of[v].extent == 0) continue;
-        ein__cover(d, i, &s->operands[o], of[v], &c);
+        ein__cover(d, i, &s->operands[o], of[v], ANY, &c);
         keep_parallel(s, &c);
         for (int r = 0; r < s->n_results; r++)
             more = note(of, n->results[r], ein__factor_of(&s->results[r], &c)) || more;
     }
     for (int r = 0; r < s->n_results; r++) {
         if (of[n->results[r]].extent == 0) continue;
-        ein__cover(d, i, &s->results[r], of[n->results[r]], &c);
+        ein__cover(d, i, &s->results[r], of[n->results[r]], ANY, &c);
         for (int o = 0; o < s->n_operands; o++) {
             value v = ein__value_source(d->g, n->operands[o]);
             if (d->activation[v]) more = note(of, v, ein__factor_of(&s->operands[o], &c)) || more;

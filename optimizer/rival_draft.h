@@ -36,10 +36,13 @@ ein_status ein__draft_make(draft *d);
 
 /* The factor that a label is in a map; `none` if it is no plain term there. */
 factor ein__factor_of_label(const index_map *m, int label);
+/* Where neighbours would like the op to be cut (ein__choice_units), or anywhere that is legal: at the same points in all
+ * ops. */
+typedef enum points { LIKED, ANY } points;
 /* The labels of map `m` that run over `f`, of those that can be cut. */
-void ein__cover(const draft *d, int node, const index_map *m, factor f, covering *out);
+void ein__cover(const draft *d, int node, const index_map *m, factor f, points at, covering *out);
 /* One label. */
-void ein__cover_label(const draft *d, int node, int label, covering *out);
+void ein__cover_label(const draft *d, int node, int label, points at, covering *out);
 /* The factor that the labels are in another map, as far as they are neighbours there. */
 factor ein__factor_of(const index_map *m, const covering *c);
 /* Follow the factors in `of` (per value, source of views) through the graph, both ways, until nothing is added. */

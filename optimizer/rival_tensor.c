@@ -28,7 +28,7 @@ static ein_status follow(draft *d, int i, factor *cut, bool *done)
         covering c;
         factor f = cut[ein__value_source(d->g, n->operands[o])];
         if (f.extent == 0) continue;
-        ein__cover(d, i, &s->operands[o], f, &c);
+        ein__cover(d, i, &s->operands[o], f, LIKED, &c);
         keep_one_role(s, &c);
         TRY(ein__draft_cut(d, i, &c, false, done));
         for (int r = 0; r < s->n_results && *done; r++) cut[n->results[r]] = ein__factor_of(&s->results[r], &c);
@@ -66,8 +66,8 @@ static ein_status cut_weight(draft *d, int i, const factor *heads, factor *cut, 
     int l = own_label(d, n);
     *done = false;
     if (l < 0) return EIN_OK;
-    ein__cover(d, i, &n->spec.results[0], heads[n->results[0]], &c);
-    if (c.n != 1 || c.labels[0] != l) ein__cover_label(d, i, l, &c);
+    ein__cover(d, i, &n->spec.results[0], heads[n->results[0]], LIKED, &c);
+    if (c.n != 1 || c.labels[0] != l) ein__cover_label(d, i, l, LIKED, &c);
     TRY(ein__draft_cut(d, i, &c, false, done));
     for (int r = 0; r < n->spec.n_results && *done; r++) cut[n->results[r]] = ein__factor_of_label(&n->spec.results[r], l);
     return EIN_OK;
@@ -91,7 +91,7 @@ static ein_status draft_plan(draft *d, bool sequence, plan *out, const char **wh
             any = any || done;
         }
         if (done || !sequence) continue;
-        ein__cover(d, i, &n->spec.results[0], positions[n->results[0]], &c);
+        ein__cover(d, i, &n->spec.results[0], positions[n->results[0]], ANY, &c);
         TRY(ein__draft_cut(d, i, &c, false, &done));
     }
     if (!any) *why_not = "there is no weight to cut";

@@ -2,6 +2,8 @@
 /* The table of rivals, and their prices. */
 #include "optimizer/rivals.h"
 
+#include <math.h>
+
 #include "optimizer/price_plan.h"
 #include "optimizer/rival.h"
 
@@ -32,9 +34,9 @@ static double same_compute(void *user, const graph *g, const node *n, const labe
     return s->model->compute(s->model->user, g, n, boxes, n_boxes);
 }
 
-static ein_status price(const rival *r, const draft *d, plan *p)
+ein_status ein__rival_price(const draft *d, double more, plan *p)
 {
-    slower s = {d->costs, r->step > d->m->step_latency ? r->step - d->m->step_latency : 0};
+    slower s = {d->costs, more};
     const cost_model model = {&s, slower_exchange, same_compute};
     plan_price x;
     pricer k;
@@ -53,7 +55,7 @@ static ein_status make(const rival *r, draft *d, rival_plan *out)
     TRY(r->make(d, &out->plan, &out->why_not));
     if (out->why_not != NULL) return EIN_OK;
     TRY(ein__plan_check(d->g, &out->plan, d->e));
-    return price(r, d, &out->plan);
+    return ein__rival_price(d, fmax(0, r->step - d->m->step_latency), &out->plan);
 }
 
 const char *ein__rival_name(int which) { return TABLE[which]->name; }

@@ -50,7 +50,7 @@ static ein_status make_options(problem *p)
     return EIN_OK;
 }
 
-static double share_of_memory(const graph *g, int n_devices, double slack)
+double ein__memory_room(const graph *g, int n_devices, double slack)
 {
     double total = 0;
     for (int i = 0; i < g->leaves.n; i++)
@@ -138,7 +138,7 @@ ein_status ein__search_within(arena *a, const graph *g, const machine *m, const 
     problem p = {.a = &scratch, .g = g, .fixed = f, .choices = limits->choices, .e = e};
     p.prices =
         (prices){.a = &scratch, .g = g, .model = c, .n_devices = m->n_devices, .pool = {.a = &scratch}};
-    p.capacity = share_of_memory(g, m->n_devices, limits->slack);
+    p.capacity = ein__memory_room(g, m->n_devices, limits->slack);
     ein_status s = search(a, &p, out);
     ein__pool_free(&p.prices.pool);
     ein__arena_free(&scratch);

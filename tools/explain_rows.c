@@ -2,6 +2,7 @@
 /* Bytes are those of the lowered program; times, and all that concerns other plans, are prices. */
 #include "tools/explain.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,6 @@
 #include "jit/costs.h"
 #include "optimizer/mesh.h"
 #include "optimizer/rivals.h"
-#include "optimizer/search.h"
 #include "tools/args.h"
 
 static double us(i64 picoseconds) { return (double)picoseconds * 1e-6; }
@@ -169,27 +169,6 @@ static json_t *memory_list(const explained *x)
 
 /* ---- rivals ------------------------------------------------------------------------------------------- */
 
-static double fullest(const graph *g, const plan *p)
-{
-    double bytes[MAX_DEVICES], most = 0;
-    ein__plan_resident(g, p, bytes);
-    for (int d = 0; d < p->n_devices; d++) most = bytes[d] > most ? bytes[d] : most;
-    return most;
-}
-
-/* Weights and states on the fullest device, as a multiple of an equal share. */
-static double shares(const graph *g, const plan *p)
-{
-    double all = 0;
-    for (int i = 0; i < g->leaves.n; i++) {
-        const leaf *l = &g->leaves.items[i];
-        if (l->kind == LEAF_PARAMETER || l->kind == LEAF_STATE)
-            all += (double)(ein__value_numel(g, l->value) * ein__dtype_bytes(g->values.items[l->value].dtype)) *
-                   (l->n_members > 1 ? l->n_members : 1);
-    }
-    return all > 0 ? fullest(g, p) * p->n_devices / all : 0;
-}
-
 static json_t *rival_row(const explained *x, const rival_plan *y)
 {
     const ein_program *p = x->program;
@@ -199,21 +178,21 @@ static json_t *rival_row(const explained *x, const rival_plan *y)
                          maybe_number(NULL), "bytes", json_null(), "shares", maybe_number(NULL), "note", y->why_not);
     double ratio = own > 0 ? y->plan.predicted_us / own : 0;
     return json_pack("{s:s, s:f, s:f, s:I, s:f, s:s}", "rival", y->name, "predicted_us", y->plan.predicted_us, "ratio", ratio,
-                     "bytes", (json_int_t)y->plan.predicted_bytes, "shares", shares(&p->graph, &y->plan), "note", "");
+                     "bytes", (json_int_t)y->plan.predicted_bytes, "shares", ein__plan_shares(&p->graph, &y->plan), "note", "");
 }
 
 /* Calls `take` with each rival's row. */
 static ein_status each_rival(explained *x, void (*take)(void *to, json_t *row), void *to)
 {
     const ein_program *p = x->program;
-    double room = shares(&p->graph, &p->plan), own = us(x->price.picoseconds);
+    double room = fmax(ein__memory_room(&p->graph, p->plan.n_devices, 0), ein__plan_fullest(&p->graph, &p->plan));
+    double own = us(x->price.picoseconds);
     x->best_rival = NULL;
-    room = room > MEMORY_SLACK ? room : MEMORY_SLACK;
     for (int i = 0; i < RIVALS; i++) {
         rival_plan y;
         TRY(ein__rival(&x->arena, &p->graph, &p->context->machine, &x->costs, 0, i, &y, &x->error));
         take(to, rival_row(x, &y));
-        if (y.why_not != NULL || shares(&p->graph, &y.plan) > room || own <= 0) continue;
+        if (y.why_not != NULL || ein__plan_fullest(&p->graph, &y.plan) > room || own <= 0) continue;
         if (x->best_rival != NULL && y.plan.predicted_us >= x->best_ratio * own) continue;
         x->best_rival = y.name;
         x->best_ratio = y.plan.predicted_us / own;
@@ -242,7 +221,7 @@ static ein_status total_row(explained *x, report *r)
     ein_status s = each_rival(x, to_list, list);
     json_object_set_new(row, "memory_bytes", memory_list(x));
     json_object_set_new(row, "mesh_k", json_integer(ein__plan_mesh(&p->graph, &p->plan)));
-    json_object_set_new(row, "shares", json_real(shares(&p->graph, &p->plan)));
+    json_object_set_new(row, "shares", json_real(ein__plan_shares(&p->graph, &p->plan)));
     json_object_set_new(row, "best_rival", maybe_string(x->best_rival));
     json_object_set_new(row, "best_rival_ratio", maybe_number(x->best_rival != NULL ? &x->best_ratio : NULL));
     json_object_set_new(row, "rivals", list);
