@@ -23,7 +23,12 @@ static struct {
     char name[48];
     long left;
     int code, happened;
+    bool drop;
 } failing;
+static struct {
+    long left;
+    long long bytes;
+} shifting;
 static text answer; /* of fake_leaks */
 
 void fake_report(const char *format, ...)
@@ -110,6 +115,7 @@ static void configure(const char *text)
     memset(fake.contexts, 0, sizeof fake.contexts);
     memset(fake.own_streams, 0, sizeof fake.own_streams);
     memset(&failing, 0, sizeof failing);
+    memset(&shifting, 0, sizeof shifting);
     fake_settings_parse(&fake.settings, text);
     fake.random = fake.settings.seed * 0x9e3779b97f4a7c15u + 1;
     fake.initialized = false;
@@ -154,14 +160,35 @@ long fake_calls(const char *name)
     return n;
 }
 
-void fake_fail(const char *name, long k, int code)
+static void arm(const char *name, long k, int code, bool drop)
 {
     pthread_mutex_lock(&fake.lock);
     snprintf(failing.name, sizeof failing.name, "%s", name != NULL ? name : "");
     failing.left = k;
     failing.code = code;
     failing.happened = 0;
+    failing.drop = drop;
     pthread_mutex_unlock(&fake.lock);
+}
+
+void fake_fail(const char *name, long k, int code) { arm(name, k, code, false); }
+
+void fake_drop(const char *name, long k) { arm(name, k, 0, true); }
+
+void fake_shift(long k, long long bytes)
+{
+    pthread_mutex_lock(&fake.lock);
+    shifting.left = k;
+    shifting.bytes = bytes;
+    failing.happened = 0;
+    pthread_mutex_unlock(&fake.lock);
+}
+
+long long fake_next_shift(void)
+{
+    if (shifting.left <= 0 || --shifting.left > 0) return 0;
+    failing.happened = 1;
+    return shifting.bytes;
 }
 
 int fake_failed(void) { return failing.happened; }
@@ -199,12 +226,13 @@ long long fake_used(int device)
     return n;
 }
 
-static int fails(const char *name)
+/* Is this the call? */
+static bool fails(const char *name)
 {
-    if (failing.left <= 0 || (failing.name[0] != 0 && !named(name, failing.name))) return 0;
-    if (--failing.left > 0) return 0;
+    if (failing.left <= 0 || (failing.name[0] != 0 && !named(name, failing.name))) return false;
+    if (--failing.left > 0) return false;
     failing.happened = 1;
-    return failing.code;
+    return true;
 }
 
 static int refused(const char *name, unsigned needs)
@@ -222,7 +250,7 @@ static int refused(const char *name, unsigned needs)
 
 call fake_call_enter(const char *name, unsigned needs)
 {
-    call c = {0, 0};
+    call c = {0, 0, false};
     pthread_mutex_lock(&fake.lock);
     if (fake_in_work) {
         fake_report("%s is called in a function of a stream", name);
@@ -235,7 +263,9 @@ call fake_call_enter(const char *name, unsigned needs)
     pthread_mutex_lock(&fake.lock);
     if (!fake.configured) configure(getenv("EIN_FAKE") != NULL ? getenv("EIN_FAKE") : "");
     note(name);
-    const int code = fails(name);
+    const bool now = fails(name);
+    const int code = now ? failing.code : 0;
+    c.dropped = now && failing.drop;
     if (needs & FREES)
         c.late = code;
     else

@@ -13,8 +13,14 @@ void fake_configure(const char *settings);
 /* The k-th call of `name` from now (NULL: of any), counting from 1, returns `code` and has no effect; a call that frees
  * or destroys has it. k = 0: none any more. */
 void fake_fail(const char *name, long k, int code);
-/* Whether that has happened. */
+/* Whether that, or a fault below, has happened. */
 int fake_failed(void);
+/* Seeded faults of the library under test. The k-th call of `name` from now does nothing and says that all went well;
+ * for calls that give nothing back. */
+void fake_drop(const char *name, long k);
+/* The k-th kernel from now that is launched or becomes a node gets its output pointers so many bytes on. */
+void fake_shift(long k, long long bytes);
+
 /* The device is lost: from now on every call on its context returns `code`. */
 void fake_lose(int device, int code);
 

@@ -347,15 +347,18 @@ enum {
 };
 typedef struct call {
     int code, late;
+    bool dropped;
 } call;
 call fake_call_enter(const char *name, unsigned needs);
 void fake_call_leave(call *c);
 #define ENTER(needs)                                                                           \
     call call_ __attribute__((cleanup(fake_call_leave))) = fake_call_enter(__func__, (needs)); \
-    if (call_.code != 0) return call_.code
+    if (call_.code != 0 || call_.dropped) return call_.code
 /* The end of a call that frees. */
 #define LEAVE(code) return call_.late != 0 ? call_.late : (code)
 
+/* What a seeded fault adds to the output pointers of the next kernel; usually 0. */
+long long fake_next_shift(void);
 void fake_report(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The one state. */

@@ -36,6 +36,16 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
     return 0;
 }
 
+/* Its order is known as that of a device's memory; what the process does with it is not. */
+static block *pin(char *p, size_t page_bytes, size_t bytes)
+{
+    physical *m = fake_physical_make(HOST, page_bytes, false);
+    m->o.owned = m->released = true;
+    block *b = fake_block_add(p, page_bytes, m, HOST);
+    b->bytes = bytes;
+    return b;
+}
+
 CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned int flags)
 {
     (void)flags;
@@ -44,7 +54,7 @@ CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned int flags)
     const size_t page_bytes = (bytes + PAGE - 1) / PAGE * PAGE;
     char *p = mmap(NULL, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-    fake_block_add(p, page_bytes, NULL, HOST)->bytes = bytes;
+    pin(p, page_bytes, bytes);
     *out = p;
     return 0;
 }
@@ -69,7 +79,7 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
     int i = fake_block_place(p);
     if (i < fake_block_count() && fake_block_number(i)->at < (char *)p + bytes)
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    fake_block_add(p, bytes, NULL, HOST)->registered = true;
+    pin(p, bytes, bytes)->registered = true;
     return 0;
 }
 

@@ -232,9 +232,12 @@ void fake_launch_operation(const launch *l, CUfunction f, CUcontext c, operation
     for (int i = 0; i < 3; i++) out->kernel.grid[i] = l->grid[i];
     out->kernel.values = calloc((size_t)f->n + 1, sizeof *out->kernel.values);
     if (out->kernel.values == NULL) abort();
-    for (int i = 0; i < f->n; i++)
-        memcpy(&out->kernel.values[i], l->arguments[i],
-               f->parameters[i].kind == 2 ? (size_t)f->parameters[i].bytes : sizeof(void *));
+    const long long shift = fake_next_shift();
+    for (int i = 0; i < f->n; i++) {
+        const parameter *p = &f->parameters[i];
+        memcpy(&out->kernel.values[i], l->arguments[i], p->kind == 2 ? (size_t)p->bytes : sizeof(void *));
+        if (p->kind == 1) out->kernel.values[i] += (uint64_t)shift;
+    }
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,

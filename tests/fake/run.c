@@ -86,7 +86,7 @@ void fake_note_range(const task *t, block *b, const char *p, size_t bytes, bool 
                  b->at + (i - b->offset));
         if (write && m->read[i] != mine && !fake_ordered(t, m->read[i]))
             race(t, "race: writes what another may read at the same time,", b->at + (i - b->offset));
-        if (!write && !copy && m->written[i] == 0) {
+        if (!write && !copy && m->device != HOST && m->written[i] == 0) {
             if (!now.told_unwritten) report_at("reads what nobody wrote,", t, b->at + (i - b->offset));
             now.told_unwritten = true;
         }
@@ -189,12 +189,15 @@ static void run_kernel(task *t)
 
 /* ---- copies ---- */
 
-/* One side of a copy: a device's block, or memory of the process (then *b is NULL or pinned). */
+/* One side of a copy: a block, or memory of the process that is not pinned (then *b is NULL). */
 static bool side(const task *t, const char *p, size_t width, size_t rows, size_t pitch, block **b)
 {
     const size_t bytes = rows > 0 ? (rows - 1) * pitch + width : 0;
-    *b = NULL;
-    if (!fake_of_device(p)) return true;
+    if (!fake_of_device(p)) {
+        *b = fake_block_at(p);
+        if (*b != NULL && p + bytes > (*b)->at + (*b)->bytes) *b = NULL;
+        return true;
+    }
     if (!fake_range(t->what.context->device, p, bytes, "copy", b)) return false;
     fake_open_block(*b);
     return true;
@@ -205,7 +208,7 @@ static void copy_shadow(const task *t, block *from, const char *p, block *to, co
     if (from != NULL) fake_note_range(t, from, p, bytes, false, to != NULL);
     if (to == NULL) return;
     fake_note_range(t, to, q, bytes, true, true);
-    if (from == NULL || from->memory == NULL || from->memory->written == NULL) return;
+    if (from == NULL || from->device == HOST || from->memory->written == NULL || to->memory->written == NULL) return;
     for (size_t i = 0; i < bytes; i++) /* what nobody wrote stays so */
         if (from->memory->written[(size_t)(p - from->at) + i] == 0) to->memory->written[(size_t)(q - to->at) + i] = 0;
 }

@@ -58,6 +58,33 @@ static void test_calls__fail_on_request(void **state)
     rig_close(&r);
 }
 
+/* A call that is dropped says that all is well; a kernel that is shifted writes elsewhere. */
+static void test_calls__are_seeded_with_faults(void **state)
+{
+    rig r;
+    (void)state;
+    rig_open(&r, "devices=1 check=1");
+    CUdeviceptr p = rig_alloc(&r, 0, N);
+    rig_fill(&r, 0, p, N, 1.0f);
+    fake_drop("cuLaunchKernel", 2);
+    OK(rig_put(&r, 0, r.stream[0], p, 3, 2.0f));
+    OK(rig_put(&r, 0, r.stream[0], p, 4, 2.0f));
+    assert_true(fake_failed());
+    assert_true(rig_get(&r, 0, p, 3) == 2.0f);
+    assert_true(rig_get(&r, 0, p, 4) == 1.0f);
+    fake_shift(1, 8);
+    OK(rig_put(&r, 0, r.stream[0], p, 5, 3.0f));
+    assert_true(rig_get(&r, 0, p, 5) == 1.0f);
+    assert_true(rig_get(&r, 0, p, 7) == 3.0f);
+    fake_shift(2, 4096);
+    OK(rig_put(&r, 0, r.stream[0], p, 5, 4.0f));
+    OK(rig_put(&r, 0, r.stream[0], p, 5, 5.0f));
+    assert_int_equal(r.cu.cuStreamSynchronize(r.stream[0]), CUDA_ERROR_ILLEGAL_ADDRESS);
+    rig_reported("no access to");
+    assert_int_equal(r.cu.cuMemFree_v2(p), CUDA_ERROR_ILLEGAL_ADDRESS);
+    rig_close(&r);
+}
+
 /* Without cuInit, a context, or a live device nothing goes. */
 static void test_calls__need_what_they_need(void **state)
 {
@@ -109,6 +136,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_calls__are_counted),
         cmocka_unit_test(test_calls__fail_on_request),
+        cmocka_unit_test(test_calls__are_seeded_with_faults),
         cmocka_unit_test(test_calls__need_what_they_need),
         cmocka_unit_test(test_leaks__are_listed),
     };

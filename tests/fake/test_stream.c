@@ -197,6 +197,36 @@ static void test_copy__reads_pinned_memory_late(void **state)
     rig_close(&r);
 }
 
+/* By way of pinned memory: out of device 0 on its stream, into device 1 on its own. */
+static void test_copy__through_the_process_needs_order_too(void **state)
+{
+    (void)state;
+    for (int event = 0; event < 2; event++) {
+        rig r;
+        CUevent e;
+        void *pinned;
+        open_seeded(&r, "check=1", 3);
+        CUdeviceptr p = rig_alloc(&r, 0, N), q = rig_alloc(&r, 1, N);
+        OK(r.cu.cuMemHostAlloc(&pinned, N * sizeof(float), CU_MEMHOSTALLOC_PORTABLE));
+        rig_fill(&r, 0, p, N, 1.0f);
+        OK(r.cu.cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+        OK(r.cu.cuMemcpyDtoHAsync_v2(pinned, p, N * sizeof(float), r.stream[0]));
+        OK(r.cu.cuEventRecord(e, r.stream[0]));
+        OK(r.cu.cuCtxSetCurrent(r.context[1]));
+        if (event) OK(r.cu.cuStreamWaitEvent(r.stream[1], e, 0));
+        OK(r.cu.cuMemcpyHtoDAsync_v2(q, pinned, N * sizeof(float), r.stream[1]));
+        OK(r.cu.cuStreamSynchronize(r.stream[1]));
+        OK(r.cu.cuCtxSetCurrent(r.context[0]));
+        OK(r.cu.cuStreamSynchronize(r.stream[0]));
+        if (!event) rig_reported("a copy on device");
+        OK(r.cu.cuEventDestroy_v2(e));
+        OK(r.cu.cuMemFreeHost(pinned));
+        rig_free(&r, 0, p);
+        rig_free(&r, 1, q);
+        rig_close(&r);
+    }
+}
+
 static void test_copy__two_dimensions(void **state)
 {
     rig r;
@@ -231,6 +261,7 @@ int main(void)
         cmocka_unit_test(test_host_function__comes_by_itself),
         cmocka_unit_test(test_own_stream__is_ordered_with_blocking_ones),
         cmocka_unit_test(test_copy__reads_pinned_memory_late),
+        cmocka_unit_test(test_copy__through_the_process_needs_order_too),
         cmocka_unit_test(test_copy__two_dimensions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
