@@ -91,10 +91,10 @@ bool fake_valid(const void *p, object_kind kind);
 
 typedef struct physical {
     object o;
-    int device, fd;
+    int device;
     size_t bytes;
     int maps;
-    bool released, poisoned;
+    bool released, mappable;  /* mappable: of cuMemCreate */
     uint32_t *written, *read; /* with `check`: who wrote and who read a byte last; 0: nobody yet */
 } physical;
 
@@ -123,12 +123,13 @@ int fake_block_count(void);
 block *fake_block_number(int i);
 /* Is the address one of a device's range, whether or not there is memory? */
 bool fake_of_device(const void *p);
-physical *fake_physical_make(int device, size_t bytes, bool shared);
+physical *fake_physical_make(int device, size_t bytes, bool mappable);
 void fake_physical_drop(physical *m);
 void fake_red_zones(void);
 /* Addresses for `bytes`, with holes around; NULL: all are given away. */
 char *fake_reserve(size_t bytes, size_t align);
-void fake_poison(char *p, size_t bytes);
+/* Fresh memory on these pages. */
+void fake_fresh_pages(char *pages, size_t bytes);
 bool fake_fits(int device, size_t bytes);
 void fake_memory_leaks(text *out);
 

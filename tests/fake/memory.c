@@ -11,7 +11,7 @@
 
 #include "tests/fake/fake.h"
 
-enum { PAGE = 4096, ALIGN = 512, RED = 0xa5 };
+enum { PAGE = 4096, ALIGN = 512, RED = 0xa5, POISON_BYTES = 8 << 20 };
 static const size_t room = (size_t)192 << 30; /* addresses, reserved at once */
 
 static struct {
@@ -52,16 +52,12 @@ static uint32_t *shadow_make(size_t bytes)
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
 }
 
-physical *fake_physical_make(int device, size_t bytes, bool shared)
+physical *fake_physical_make(int device, size_t bytes, bool mappable)
 {
     physical *m = fake_object(PHYSICAL, sizeof *m);
     m->device = device;
     m->bytes = bytes;
-    m->fd = -1;
-    if (shared) {
-        m->fd = memfd_create("fake", MFD_CLOEXEC);
-        if (m->fd < 0 || ftruncate(m->fd, (off_t)bytes) != 0) must(NULL);
-    }
+    m->mappable = mappable;
     if (fake.settings.check) {
         m->written = shadow_make(bytes);
         m->read = shadow_make(bytes);
@@ -73,11 +69,9 @@ void fake_physical_drop(physical *m)
 {
     if (!m->o.live || m->maps > 0 || !m->released) return;
     m->o.live = false;
-    if (m->fd >= 0) close(m->fd);
     if (m->written != NULL) munmap(m->written, m->bytes * sizeof(uint32_t));
     if (m->read != NULL) munmap(m->read, m->bytes * sizeof(uint32_t));
     m->written = m->read = NULL;
-    m->fd = -1;
 }
 
 /* ---- blocks ---- */
@@ -223,10 +217,21 @@ void fake_memory_leaks(text *out)
 
 /* ---- plain allocations ---- */
 
-void fake_poison(char *p, size_t bytes)
+/* Pages of a file full of poison, of which a write makes a copy: what nobody writes to costs nothing. */
+void fake_fresh_pages(char *pages, size_t bytes)
 {
-    static const uint64_t word = 0x7fff7fff7fff7fff;
-    for (size_t i = 0; i < bytes; i++) p[i] = (char)(word >> (8 * (i % 8)));
+    static int file = -1;
+    if (file < 0) {
+        file = memfd_create("poison", MFD_CLOEXEC);
+        if (file < 0 || ftruncate(file, POISON_BYTES) != 0) must(NULL);
+        uint16_t *p = must(mmap(NULL, POISON_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+        for (size_t i = 0; i < POISON_BYTES / sizeof *p; i++) p[i] = 0x7fff;
+        munmap(p, POISON_BYTES);
+    }
+    for (size_t at = 0; at < bytes; at += POISON_BYTES) {
+        const size_t n = bytes - at < POISON_BYTES ? bytes - at : POISON_BYTES;
+        must(mmap(pages + at, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file, 0));
+    }
 }
 
 bool fake_fits(int device, size_t bytes)
@@ -245,14 +250,14 @@ CUresult fake_alloc(int device, size_t bytes, CUdeviceptr *out)
     if (!fake_fits(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     char *pages = fake_reserve(page_bytes, PAGE);
     if (pages == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-    must(mprotect(pages, page_bytes, PROT_READ | PROT_WRITE) == 0 ? pages : NULL);
+    fake_fresh_pages(pages, page_bytes);
     physical *m = fake_physical_make(device, bytes, false);
     m->released = true; /* goes with its block */
     block *b = fake_block_add(pages, page_bytes, m, device);
     b->at = pages + page_bytes - round_up(bytes, ALIGN);
     b->bytes = bytes;
-    memset(pages, RED, page_bytes);
-    fake_poison(b->at, bytes);
+    memset(pages, RED, (size_t)(b->at - pages));
+    memset(b->at + bytes, RED, (size_t)(pages + page_bytes - (b->at + bytes)));
     fake_enter_device(-1);
     *out = (CUdeviceptr)(uintptr_t)b->at;
     return 0;

@@ -201,15 +201,12 @@ CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAlloc
     ENTER(NEEDS_INIT | UNSAFE);
     physical *m = (physical *)(uintptr_t)handle;
     char *p = (char *)(uintptr_t)at;
-    if (!fake_valid(m, PHYSICAL) || m->released || m->fd < 0) return CUDA_ERROR_INVALID_VALUE;
-    if (!whole(bytes) || offset != 0 || flags != 0 || bytes > m->bytes || reserved(at, bytes) == NULL)
+    if (!fake_valid(m, PHYSICAL) || m->released || !m->mappable) return CUDA_ERROR_INVALID_VALUE;
+    if (!whole(bytes) || offset != 0 || flags != 0 || bytes > m->bytes || m->maps > 0 || reserved(at, bytes) == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     for (int i = fake_block_place(p); i < fake_block_count() && fake_block_number(i)->at < p + bytes; i++)
         if (!fake_block_number(i)->freed) return CUDA_ERROR_INVALID_VALUE;
-    if (mmap(p, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, m->fd, 0) == MAP_FAILED)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!m->poisoned) fake_poison(p, bytes);
-    m->poisoned = true;
+    fake_fresh_pages(p, bytes);
     fake_block_add(p, bytes, m, m->device)->virtual = true;
     fake_enter_device(-1);
     return 0;
@@ -271,12 +268,9 @@ CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle ha
                                       unsigned long long flags)
 {
     ENTER(NEEDS_INIT);
-    const physical *m = (const physical *)(uintptr_t)handle;
-    if (!fake_valid(m, PHYSICAL) || m->fd < 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
-    const int fd = dup(m->fd);
-    memcpy(out, &fd, sizeof fd);
-    return fd >= 0 ? 0 : CUDA_ERROR_OUT_OF_MEMORY;
+    (void)out, (void)type;
+    if (!fake_valid((const void *)(uintptr_t)handle, PHYSICAL) || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_ERROR_NOT_SUPPORTED; /* as in a container that forbids it */
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *handle, CUmemAllocationHandleType type)

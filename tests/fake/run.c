@@ -243,7 +243,11 @@ static void run_set(task *t)
     }
     for (size_t r = 0; r < t->what.set.rows; r++, p += t->what.set.pitch) {
         if (b != NULL) fake_note_range(t, b, p, bytes, true, true);
-        for (size_t i = 0; i < bytes; i++) p[i] = (char)(t->what.set.value >> (8 * (i % (size_t)t->what.set.element)));
+        if (t->what.set.value == 0 || t->what.set.element == 1)
+            memset(p, (int)(t->what.set.value & 0xff), bytes);
+        else
+            for (size_t i = 0; i < bytes; i += (size_t)t->what.set.element)
+                memcpy(p + i, &t->what.set.value, (size_t)t->what.set.element); /* little-endian */
     }
 }
 
