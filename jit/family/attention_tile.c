@@ -40,6 +40,7 @@ static void load_begin(text *b, const char *pad, int rows, int columns)
     ADD("%s        STEP2(y, %d, x, %d) {\n%s            ", pad, THREADS / nx, nx, pad);
 }
 
+/* The barrier after the first keys is theirs, too. */
 void ein__attention_load_queries(text *b, const job *j, const tiling *t)
 {
     const char *pad = t->resident ? "    " : "            ";
@@ -49,7 +50,6 @@ void ein__attention_load_queries(text *b, const job *j, const tiling *t)
     column(b, t->resident ? "c" : "c0 + c", t->d % t->d_chunk != 0 ? d.s : NULL);
     ADD("%s            qq[(c + x) * %d + i + y] = %s(LD(q, q_at[i + y] + j%s)) * scale;\n%s        }\n", pad,
         t->row, ein__dtype_load(j->in[0].dtype), ein__attention_factor(&j->in[0], ATT_D, " * q_d"), pad);
-    if (t->resident) ADD("    SYNC;\n");
 }
 
 static void load_keys(text *b, const job *j, const tiling *t)

@@ -6,14 +6,15 @@
 #include "jit/compiler/compiler.h"
 #include "jit/compiler/dump.h"
 #include "tests/exchange/problems.h"
+#include "tests/fake/fiber_twin.h"
 
 enum { SEEDS = 500, TYPED_SEEDS = 160, MAX_TEXTS = 200, MOST_BOXES = 512, MAX_SOURCES = 4096 };
 
 typedef struct library {
     arena a;
     const kernel_text *texts[MAX_TEXTS];
-    int n;
-    host_module *plain, *counting;
+    int n, launches[MAX_TEXTS];
+    fiber_module *twins;
 } library;
 
 static const kernel_text *add_text(library *l, const kernel_text *k)
@@ -48,10 +49,26 @@ static host_module *compile(library *l, bool counting)
     return m;
 }
 
-/* One launch: transfers [first, end) write one block. */
-static void launch(const exchange_problem *p, const exchange *x, const cluster *c, int first, int end,
-                   host_entry entry, struct tally *tally)
+/* The sources' blocks, the written one, and the tables. */
+static int all_memory(const cluster *c, const void *dst, long long *boxes, long long *sources, twin_memory *m)
 {
+    int n = 0;
+    for (int i = 0; i < c->n; i++) {
+        const kept *k = &c->blocks[i];
+        const size_t bytes = (size_t)(k->numel * ein__dtype_bytes(k->dtype));
+        if (k->side > 0 || k->at == dst)
+            m[n++] = (twin_memory){k->at, bytes, k->side > 0, k->side == 0, k->dtype, NULL, NULL};
+    }
+    m[n++] = (twin_memory){boxes, sizeof(long long) * MOST_BOXES * EIN__BOX_WORDS, true, false, EIN_I64, NULL, NULL};
+    m[n++] = (twin_memory){sources, sizeof(long long) * MAX_SOURCES, true, false, EIN_I64, NULL, NULL};
+    return n;
+}
+
+/* One launch: transfers [first, end) write one block. With a library, some run by fibers too. */
+static void launch(const exchange_problem *p, const exchange *x, const cluster *c, int first, int end,
+                   host_entry entry, struct tally *tally, library *l, int which)
+{
+    static twin_memory memory[MAX_KEPT + 2];
     static long long boxes[MOST_BOXES * EIN__BOX_WORDS], sources[MAX_SOURCES];
     int first_source[MOST_BOXES], n_sources = 0;
     assert_true(end - first <= MOST_BOXES);
@@ -72,12 +89,27 @@ static void launch(const exchange_problem *p, const exchange *x, const cluster *
     long long n_boxes = end - first;
     void *args[] = {&dst, &n_boxes, &table, &addresses};
     if (tally != NULL) tally->self = t->device;
+    const bool twin = l != NULL && twin_wanted(l->launches[which], rows);
+    const int n = twin ? all_memory(c, dst, boxes, sources, memory) : 0;
+    text why = {0};
+    if (twin && !twin_run(l->twins, l->texts[which], (long long[]){rows, 1, 1}, args, memory, n, &why))
+        fail_msg("%s\n%s", ein__text_get(&why), l->texts[which]->body);
     entry(args, rows, 1, 1, tally);
+    if (twin && !twin_compare(memory, n, &why)) fail_msg("%s\n%s", ein__text_get(&why), l->texts[which]->body);
+    if (twin) l->launches[which]++;
 }
 
-static void run(const exchange_problem *p, const exchange *x, const cluster *c, host_entry entry,
-                bool counting, uint64_t seed)
+static int index_of(const library *l, const kernel_text *k)
 {
+    int i = 0;
+    while (!ein__hash_equal(l->texts[i]->key, k->key)) i++;
+    return i;
+}
+
+static void run(const exchange_problem *p, const exchange *x, const cluster *c, library *l, const kernel_text *k,
+                host_entry entry, bool counting, uint64_t seed)
+{
+    const int which = index_of(l, k);
     long long bytes[MAX_DEVICES] = {0};
     assert_non_null(entry);
     for (int first = 0, end; first < x->n_transfers; first = end) {
@@ -89,7 +121,7 @@ static void run(const exchange_problem *p, const exchange *x, const cluster *c, 
             if (u->device != t->device || u->dst_device != t->dst_device) break;
             if (u->dst_block != t->dst_block) break;
         }
-        launch(p, x, c, first, end, entry, counting ? &tally : NULL);
+        launch(p, x, c, first, end, entry, counting ? &tally : NULL, counting ? NULL : l, which);
         bytes[t->device] += tally.bytes;
     }
     for (int d = 0; d < MAX_DEVICES && counting; d++)
@@ -108,9 +140,11 @@ static void draw(uint64_t seed, bool typed, problem *q, exchange *x, kernel_text
 /* Returns how many texts there are. */
 static int run_all(uint64_t seeds, bool typed)
 {
-    library l = {.n = 0};
+    static library l;
+    text why = {0};
     cluster *c;
     problem q;
+    memset(&l, 0, sizeof l);
     exchange x;
     kernel_text k;
     make_cluster(&c);
@@ -119,18 +153,20 @@ static int run_all(uint64_t seeds, bool typed)
         add_text(&l, &k);
         ein__arena_free(&q.a);
     }
+    if (twin_wanted(0, 1) && !twin_compile(l.texts, l.n, &l.twins, &why)) fail_msg("%s", ein__text_get(&why));
     for (int counting = 0; counting < 2; counting++) {
         host_module *m = compile(&l, counting);
         for (uint64_t seed = 1; seed <= seeds; seed++) {
             draw(seed, typed, &q, &x, &k);
             fill_cluster(c, &q.p);
-            run(&q.p, &x, c, ein__host_entry(m, k.name), counting, seed);
+            run(&q.p, &x, c, &l, &k, ein__host_entry(m, k.name), counting, seed);
             check_results(c, &q.p, tolerance_of(&q.p), seed);
             ein__arena_free(&q.a);
         }
         ein__host_unload(m);
     }
     free_cluster(c);
+    fiber_unload(l.twins);
     ein__arena_free(&l.a);
     return l.n;
 }

@@ -18,6 +18,7 @@
 #include "core/base/alloc.h"
 #include "jit/compiler/compiler.h"
 #include "jit/family/family.h"
+#include "tests/fake/fiber_twin.h"
 
 enum { RIG_BUFFERS = MAX_OPERANDS + MAX_STAGES + MAX_STATES, RIG_TEXTS = 256, MARGIN = 8 };
 #define CANARY 12345.0f
@@ -177,6 +178,8 @@ static inline void rig_end(rig *r)
 typedef struct rig_text {
     hash128 key;
     host_module *module;
+    fiber_module *twin;
+    int launches;
 } rig_text;
 static rig_text rig_texts[RIG_TEXTS];
 static int rig_n_texts;
@@ -207,7 +210,7 @@ static inline void rig_compile_device(const kernel_text *k)
     ein__text_free(&source);
 }
 
-static inline host_entry rig_entry(const kernel_text *k)
+static inline rig_text *rig_text_of(const kernel_text *k)
 {
     int i = 0;
     while (i < rig_n_texts && !ein__hash_equal(rig_texts[i].key, k->key)) i++;
@@ -230,15 +233,16 @@ static inline host_entry rig_entry(const kernel_text *k)
         ein__text_free(&source);
         ein__text_free(&object);
     }
-    host_entry entry = ein__host_entry(rig_texts[i].module, k->name);
-    assert_non_null(entry);
-    return entry;
+    return &rig_texts[i];
 }
 
 static inline int rig_unload(void **state)
 {
     (void)state;
-    while (rig_n_texts > 0) ein__host_unload(rig_texts[--rig_n_texts].module);
+    while (rig_n_texts > 0) {
+        ein__host_unload(rig_texts[--rig_n_texts].module);
+        fiber_unload(rig_texts[rig_n_texts].twin);
+    }
     return 0;
 }
 
@@ -248,8 +252,38 @@ static inline void *rig_address(const rig *r, const arg *x)
     return (char *)r->buffers[x->place.index] + bytes;
 }
 
+/* Memory of the launch, as its views and arguments say. */
+static inline void rig_memory(const rig *r, twin_memory *m)
+{
+    for (int i = 0; i < r->n_buffers; i++) m[i] = (twin_memory){.base = r->buffers[i]};
+    for (int i = 0; i < r->job.n_in + r->job.n_out; i++) {
+        const view *v = i < r->job.n_in ? &r->job.in[i] : &r->job.out[i - r->job.n_in];
+        twin_memory *x = &m[v->place.index];
+        x->dtype = v->dtype;
+        x->bytes = (size_t)(r->sizes[v->place.index] * ein__dtype_bytes(v->dtype));
+        if (i < r->job.n_in) x->reads = true;
+        else x->writes = true;
+    }
+}
+
+/* Some launches run by fibers too. False: not this one. */
+static inline bool rig_twin(rig *r, rig_text *t, void **args, twin_memory *m)
+{
+    const kernel_text *k = &r->launch.kernel;
+    const long long grid[] = {r->launch.grid[0], r->launch.grid[1], r->launch.grid[2]};
+    text why = {0};
+    if (!twin_wanted(t->launches, grid[0] * grid[1] * grid[2])) return false;
+    t->launches++;
+    if (t->twin == NULL && !twin_compile(&k, 1, &t->twin, &why)) fail_msg("%s\n%s", ein__text_get(&why), k->body);
+    rig_memory(r, m);
+    if (!twin_run(t->twin, k, grid, args, m, r->n_buffers, &why)) fail_msg("%s\n%s", ein__text_get(&why), k->body);
+    return true;
+}
+
 static inline void rig_kernel(rig *r)
 {
+    twin_memory memory[RIG_BUFFERS];
+    text why = {0};
     union { void *p; i64 i; float f; } values[512];
     void *args[512];
     assert_true(r->launch.n_args <= 512);
@@ -260,7 +294,13 @@ static inline void rig_kernel(rig *r)
         else if (x->kind == ARG_F32) values[i].f = (float)x->f32;
         else values[i].i = x->value + (x->kind == ARG_SCALAR ? r->scalars[x->scalar] : 0);
     }
-    rig_entry(&r->launch.kernel)(args, r->launch.grid[0], r->launch.grid[1], r->launch.grid[2], NULL);
+    rig_text *t = rig_text_of(&r->launch.kernel);
+    host_entry entry = ein__host_entry(t->module, r->launch.kernel.name);
+    assert_non_null(entry);
+    const bool twin = rig_twin(r, t, args, memory);
+    entry(args, r->launch.grid[0], r->launch.grid[1], r->launch.grid[2], NULL);
+    if (twin && !twin_compare(memory, r->n_buffers, &why))
+        fail_msg("%s\n%s", ein__text_get(&why), r->launch.kernel.body);
 }
 
 /* What the descriptor of a product says, literally. */

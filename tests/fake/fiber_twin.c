@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/fake/fiber_twin.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/alloc.h"
+
+enum { LAUNCHES = 2, BLOCKS = 64 };
+
+bool twin_wanted(int launches_before, long long blocks)
+{
+    const char *host_only = getenv("RIG_HOST_ONLY");
+    return host_only == NULL && launches_before < LAUNCHES && blocks > 0 && blocks <= BLOCKS;
+}
+
+bool twin_compile(const kernel_text *const *kernels, int n, fiber_module **out, text *why)
+{
+    text source = {0}, object = {0};
+    error e = {0};
+    ein_status status = ein__kernel_source(READ_CUDA, false, kernels, n, &source);
+    if (status == EIN_OK) status = fiber_compile(source.bytes, &object, &e);
+    if (status == EIN_OK) status = fiber_load(object.bytes, object.n, out, &e);
+    if (status != EIN_OK) ein__text_add(why, "%s\n%s", e.line, e.detail != NULL ? e.detail : "");
+    ein__text_free(&source);
+    ein__text_free(&object);
+    ein__error_reset(&e);
+    return status == EIN_OK;
+}
+
+static bool same(const twin_memory *m, const char *a, const char *b, size_t *at)
+{
+    const size_t size = (size_t)ein__dtype_bytes(m->dtype);
+    for (*at = 0; *at < m->bytes; *at += size) {
+        if (memcmp(a + *at, b + *at, size) == 0) continue;
+        if (!isnan(ein__dtype_read(m->dtype, a + *at)) || !isnan(ein__dtype_read(m->dtype, b + *at))) return false;
+    }
+    return true;
+}
+
+static bool keep(twin_memory *m, int n)
+{
+    for (int i = 0; i < n; i++) m[i].before = m[i].after = NULL;
+    for (int i = 0; i < n; i++) {
+        m[i].before = ein__calloc(1, m[i].bytes + 1);
+        m[i].after = ein__calloc(1, m[i].bytes + 1);
+        if (m[i].before == NULL || m[i].after == NULL) return false;
+        memcpy(m[i].before, m[i].base, m[i].bytes);
+    }
+    return true;
+}
+
+static fiber_space *make_space(const twin_memory *m, int n)
+{
+    fiber_space *s = fiber_space_create();
+    bool good = s != NULL && fiber_line_add(s) == 0;
+    for (int i = 0; i < n && good; i++)
+        good = fiber_memory_add(s, m[i].base, m[i].bytes, 1, m[i].writes, m[i].reads);
+    if (good) return s;
+    fiber_space_free(s);
+    return NULL;
+}
+
+static bool run_once(const fiber_launch *l, const twin_memory *m, int n, text *why)
+{
+    fiber_report report = {.fault = FIBER_NO_MEMORY};
+    fiber_space *s = make_space(m, n);
+    const bool clean = s != NULL && fiber_run(s, l, &report);
+    fiber_space_free(s);
+    if (!clean)
+        ein__text_add(why, "fibers, seed %d: %s, line %d: %s", (int)l->seed, fiber_fault_name(report.fault), report.line,
+                      report.message);
+    return clean;
+}
+
+/* Keeps the results of the first seed, or compares those of another; and puts the memory back. */
+static bool take_results(twin_memory *m, int n, uint64_t seed, text *why)
+{
+    size_t at;
+    for (int i = 0; i < n; i++) {
+        if (seed == 1) memcpy(m[i].after, m[i].base, m[i].bytes);
+        else if (!same(&m[i], m[i].base, m[i].after, &at)) {
+            ein__text_add(why, "fibers: seeds 1 and %d differ at byte %zu of memory %d", (int)seed, at, i);
+            return false;
+        }
+        if (m[i].writes) memcpy(m[i].base, m[i].before, m[i].bytes);
+    }
+    return true;
+}
+
+bool twin_run(const fiber_module *u, const kernel_text *k, const long long grid[3], void **args, twin_memory *m, int n,
+              text *why)
+{
+    const char *cases = getenv("EIN_CASES");
+    const int seeds = cases != NULL ? atoi(cases) : 1;
+    fiber_launch l = {.grid = {grid[0], grid[1], grid[2]}, .args = args};
+    l.entry = fiber_find(u, k->name, &l.threads);
+    if (l.entry == NULL || l.threads != k->threads || !keep(m, n)) {
+        ein__text_add(why, "no memory, or no such kernel");
+        return false;
+    }
+    for (l.seed = 1; l.seed <= (uint64_t)seeds; l.seed++)
+        if (!run_once(&l, m, n, why) || !take_results(m, n, l.seed, why)) return false;
+    return true;
+}
+
+bool twin_compare(twin_memory *m, int n, text *why)
+{
+    bool equal = true;
+    size_t at;
+    for (int i = 0; i < n; i++) {
+        if (equal && !same(&m[i], m[i].base, m[i].after, &at)) {
+            ein__text_add(why, "host %.17g, fibers %.17g at byte %zu of memory %d",
+                          ein__dtype_read(m[i].dtype, (char *)m[i].base + at), ein__dtype_read(m[i].dtype, m[i].after + at),
+                          at, i);
+            equal = false;
+        }
+        ein__free(m[i].before);
+        ein__free(m[i].after);
+    }
+    return equal;
+}
