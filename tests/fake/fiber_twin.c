@@ -39,6 +39,14 @@ static bool same(const twin_memory *m, const char *a, const char *b, size_t *at)
     return true;
 }
 
+static void drop(twin_memory *m, int n)
+{
+    for (int i = 0; i < n; i++) {
+        ein__free(m[i].before);
+        ein__free(m[i].after);
+    }
+}
+
 static bool keep(twin_memory *m, int n)
 {
     for (int i = 0; i < n; i++) m[i].before = m[i].after = NULL;
@@ -116,8 +124,70 @@ bool twin_compare(twin_memory *m, int n, text *why)
                           at, i);
             equal = false;
         }
-        ein__free(m[i].before);
-        ein__free(m[i].after);
     }
+    drop(m, n);
     return equal;
+}
+
+/* ---- without a barrier ---- */
+
+enum { MOST_BARRIERS = 64 };
+
+/* The next barrier of a body: SYNC, or the name of a phase. */
+static const char *next_barrier(const char *p)
+{
+    const char *sync = strstr(p, "SYNC;"), *phase = strstr(p, "PHASE");
+    return sync == NULL || (phase != NULL && phase < sync) ? phase : sync;
+}
+
+/* The body without the barrier at `at`: nothing for a SYNC, a STEP for a PHASE. */
+static ein_status remove_barrier(arena *a, const kernel_text *k, const char *at, kernel_text *out)
+{
+    const char *body = ein__arena_printf(a, "%.*s%s%s", (int)(at - k->body), k->body, *at == 'S' ? ";" : "STEP", at + 5);
+    return body != NULL ? ein__kernel_make(a, body, k->threads, out) : EIN_NO_MEMORY;
+}
+
+static void add_line(text *why, const char *body, const char *at)
+{
+    int line = 1;
+    for (const char *p = body; p < at; p++) line += *p == '\n';
+    while (at > body && at[-1] != '\n') at--;
+    ein__text_add(why, "nothing needs the barrier of line %d: %.*s\n", line, (int)strcspn(at, "\n"), at);
+}
+
+/* Each barrier's place in the text, and the text without it. */
+typedef struct barriers { arena a; int n; const char *at[MOST_BARRIERS]; const kernel_text *list[MOST_BARRIERS]; } barriers;
+
+static bool make_barriers(const kernel_text *k, barriers *b)
+{
+    for (const char *p = next_barrier(k->body); p != NULL; p = next_barrier(p + 5)) {
+        kernel_text *without = ein__arena_get(&b->a, 1, sizeof *without);
+        if (without == NULL || b->n == MOST_BARRIERS || remove_barrier(&b->a, k, p, without) != EIN_OK) return false;
+        b->at[b->n] = p;
+        b->list[b->n++] = without;
+    }
+    return true;
+}
+
+int twin_barriers(const kernel_text *k, const long long grid[3], void **args, twin_memory *m, int n, text *why)
+{
+    barriers b = {.n = 0};
+    fiber_module *u = NULL;
+    bool good = keep(m, n) && make_barriers(k, &b) && (b.n == 0 || twin_compile(b.list, b.n, &u, why));
+    for (int i = 0; i < b.n && u != NULL; i++) {
+        text fault = {0};
+        fiber_launch l = {.grid = {grid[0], grid[1], grid[2]}, .args = args, .threads = k->threads};
+        l.entry = fiber_find(u, b.list[i]->name, &l.threads);
+        if (l.entry == NULL || run_once(&l, m, n, &fault)) {
+            add_line(why, k->body, b.at[i]);
+            good = false;
+        }
+        ein__text_free(&fault);
+        for (int q = 0; q < n; q++)
+            if (m[q].writes) memcpy(m[q].base, m[q].before, m[q].bytes);
+    }
+    fiber_unload(u);
+    ein__arena_free(&b.a);
+    drop(m, n);
+    return good ? b.n : -1;
 }

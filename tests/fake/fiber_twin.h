@@ -27,6 +27,10 @@ bool twin_run(const fiber_module *u, const kernel_text *k, const long long grid[
 /* After the host's launch: whether the memory is what the fibers left. Frees what the twin took. */
 bool twin_compare(twin_memory *m, int n, text *why);
 
+/* Runs the launch without each barrier of the text in turn, and leaves the memory as it was. How many there
+ * are; -1: `why` has the lines of those that nothing needed, or what else went wrong. */
+int twin_barriers(const kernel_text *k, const long long grid[3], void **args, twin_memory *m, int n, text *why);
+
 /* Whether a launch is for fibers, too: the text's first ones, of few blocks. Under sanitizers, RIG_HOST_ONLY=1 says
  * no: they see nothing of a kernel. */
 bool twin_wanted(int launches_before, long long blocks);

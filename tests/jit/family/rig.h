@@ -184,6 +184,7 @@ typedef struct rig_text {
 static rig_text rig_texts[RIG_TEXTS];
 static int rig_n_texts;
 static bool rig_every_architecture; /* else they take turns */
+static int rig_barriers = -1;       /* if not negative: barriers of the launches so far, each of which was needed */
 
 static inline void rig_compile_device(const kernel_text *k)
 {
@@ -280,6 +281,18 @@ static inline bool rig_twin(rig *r, rig_text *t, void **args, twin_memory *m)
     return true;
 }
 
+/* Every barrier of the text must be needed in this launch. */
+static inline void rig_check_barriers(rig *r, void **args, twin_memory *m)
+{
+    const kernel_text *k = &r->launch.kernel;
+    const long long grid[] = {r->launch.grid[0], r->launch.grid[1], r->launch.grid[2]};
+    text why = {0};
+    rig_memory(r, m);
+    int n = twin_barriers(k, grid, args, m, r->n_buffers, &why);
+    if (n < 0) fail_msg("%s\n%s", ein__text_get(&why), k->body);
+    rig_barriers += n;
+}
+
 static inline void rig_kernel(rig *r)
 {
     twin_memory memory[RIG_BUFFERS];
@@ -297,6 +310,7 @@ static inline void rig_kernel(rig *r)
     rig_text *t = rig_text_of(&r->launch.kernel);
     host_entry entry = ein__host_entry(t->module, r->launch.kernel.name);
     assert_non_null(entry);
+    if (rig_barriers >= 0) rig_check_barriers(r, args, memory);
     const bool twin = rig_twin(r, t, args, memory);
     entry(args, r->launch.grid[0], r->launch.grid[1], r->launch.grid[2], NULL);
     if (twin && !twin_compare(memory, r->n_buffers, &why))

@@ -342,6 +342,25 @@ static void types(void **state)
 }
 
 /* By hand: one query, keys of scores NaN, ln 2, ln 3, NaN, a window of 2 at position 2: (2 + 3 x 10) / 5. */
+/* Several tiles of every kind: few queries, resident ones or not, several chunks of both sizes, masks, states. None of
+ * their barriers is too many. */
+static void barriers(void **state)
+{
+    static const problem all[] = {
+        {.b = 1, .h = 1, .g = 1, .s = 42, .t = 150, .d = 64, .e = 64, .position = -1, .length = -1, .n_out = 1},
+        {.b = 1, .h = 1, .g = 1, .s = 40, .t = 75, .d = 300, .e = 72, .position = -1, .length = -1,
+         .n_out = 3},
+        {.b = 1, .h = 2, .g = 4, .s = 1, .t = 150, .d = 64, .e = 64, .position = -1, .length = -1, .n_out = 1},
+        {.b = 1, .h = 1, .g = 3, .s = 11, .t = 150, .d = 16, .e = 100, .causal = true, .position = 120, .length = 140,
+         .window = 100, .n_out = 1, .mask = EIN_F32, .over = "st"}};
+    (void)state;
+    rig_every_architecture = false;
+    rig_barriers = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) check(&all[i]);
+    assert_true(rig_barriers >= 4 * 7);
+    rig_barriers = -1;
+}
+
 static void by_hand(void **state)
 {
     static const char *const orders[4] = {"bhgsd", "bhtd", "bhte", "bhgse"};
@@ -428,7 +447,7 @@ int main(void)
                                        cmocka_unit_test(masks),      cmocka_unit_test(softcaps),
                                        cmocka_unit_test(odd_values), cmocka_unit_test(by_hand),
                                        cmocka_unit_test(types),      cmocka_unit_test(empty),
-                                       cmocka_unit_test(special),
+                                       cmocka_unit_test(special),    cmocka_unit_test(barriers),
                                        cmocka_unit_test(one_text)};
     rig_every_architecture = true;
     return cmocka_run_group_tests(tests, NULL, rig_unload);

@@ -186,6 +186,15 @@ static void norms(void **state)
         }
 }
 
+/* A tree in shared memory for each state: no barrier of it is too many. */
+static void barriers(void **state)
+{
+    rig_barriers = 0;
+    norms(state);
+    assert_int_equal(rig_barriers, 6 * 2);
+    rig_barriers = -1;
+}
+
 /* Cut: all states of the stage, then the application, which reads them in the merge's types. */
 static void norm_in_two_steps(void **state)
 {
@@ -239,7 +248,7 @@ static void indexed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(whole), cmocka_unit_test(in_two_steps),
-                                       cmocka_unit_test(special), cmocka_unit_test(norms),
+                                       cmocka_unit_test(special), cmocka_unit_test(norms), cmocka_unit_test(barriers),
                                        cmocka_unit_test(norm_in_two_steps), cmocka_unit_test(indexed)};
     return cmocka_run_group_tests(tests, NULL, rig_unload);
 }

@@ -97,6 +97,16 @@ static void types(void **state)
     for (int i = 0; i < 6; i++) check((problem){all[i], i % 2 == 0, false, 70, 6, 0});
 }
 
+/* Of the tree, and between rounds: none is too many. */
+static void barriers(void **state)
+{
+    (void)state;
+    rig_barriers = 0;
+    for (int indexed = 0; indexed < 2; indexed++) check((problem){EIN_F32, false, false, 300, 5, indexed});
+    assert_int_equal(rig_barriers, 2 * 3);
+    rig_barriers = -1;
+}
+
 static void special(void **state)
 {
     (void)state;
@@ -125,7 +135,8 @@ static void too_few(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(types), cmocka_unit_test(special),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(types),
+                                       cmocka_unit_test(barriers), cmocka_unit_test(special),
                                        cmocka_unit_test(too_few)};
     return cmocka_run_group_tests(tests, NULL, rig_unload);
 }
