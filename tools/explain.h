@@ -31,7 +31,8 @@ ein_status explained_why(explained *x, int node, report *r);
 ein_status explained_memory(const explained *x, report *r);
 ein_status explained_rivals(explained *x, report *r);
 
-/* The node of a number, or of an op's name that only one has; -1: none or several (said to stderr). */
+/* The node of a number, of an op's name, or of a part of the name of the weight that it reads, which only one has; -1:
+ * none or several (said to stderr). */
 int explained_node(const explained *x, const char *name);
 
 #endif

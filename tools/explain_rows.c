@@ -96,14 +96,26 @@ static json_t *maybe_number(const double *v) { return v != NULL ? json_real(*v) 
 
 static json_t *maybe_string(const char *s) { return s != NULL ? json_string(s) : json_null(); }
 
+/* The name of the first parameter that the node reads, in a loop that of the first iteration; NULL: it reads none. */
+static const char *weight_of(const ein_program *p, int i)
+{
+    const node *n = &p->graph.nodes.items[i];
+    for (int o = 0; o < n->spec.n_operands; o++) {
+        const value_info *v = &p->graph.values.items[ein__value_source(&p->graph, n->operands[o])];
+        if (v->kind != VALUE_LEAF || p->graph.leaves.items[v->owner].kind != LEAF_PARAMETER) continue;
+        return ein__leaf_name(p, &p->graph.leaves.items[v->owner], 0);
+    }
+    return NULL;
+}
+
 /* `node` -1: no op. Times of all of its runs; the runner-up's is the whole plan's. */
 static json_t *row_of(int node, const char *op, int times, const char *cut, const char *layout, i64 bytes,
-                      const double *predicted, const char *runner_up, const double *runner_up_us)
+                      const double *predicted, const char *runner_up, const double *runner_up_us, const char *weight)
 {
-    return json_pack("{s:o, s:s, s:i, s:s, s:s, s:I, s:o, s:o, s:o}", "node", node >= 0 ? json_integer(node) : json_null(),
+    return json_pack("{s:o, s:s, s:i, s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "node", node >= 0 ? json_integer(node) : json_null(),
                      "op", op, "times", times, "cut", cut, "layout", layout, "bytes", (json_int_t)bytes, "predicted_us",
                      maybe_number(predicted), "runner_up", maybe_string(runner_up), "runner_up_us",
-                     maybe_number(runner_up_us));
+                     maybe_number(runner_up_us), "weight", maybe_string(weight));
 }
 
 static ein_status op_row(explained *x, arena *a, int i, report *r)
@@ -121,7 +133,7 @@ static ein_status op_row(explained *x, arena *a, int i, report *r)
     double own = us(part->compute + part->exchange) * part->times, price = second != NULL ? us(second->picoseconds) : 0;
     if (cut == NULL || layout == NULL || (second != NULL && other == NULL)) return EIN_NO_MEMORY;
     report_row(r, row_of(i, n->name, part->times, cut, layout, bytes_of(&p->program, i), &own, other,
-                         second != NULL ? &price : NULL));
+                         second != NULL ? &price : NULL, weight_of(p, i)));
     return EIN_OK;
 }
 
@@ -212,7 +224,7 @@ static ein_status total_row(explained *x, report *r)
 {
     const ein_program *p = x->program;
     double all = us(x->price.picoseconds);
-    json_t *row = row_of(-1, "total", 1, "", "", p->program.remote_bytes, &all, NULL, NULL);
+    json_t *row = row_of(-1, "total", 1, "", "", p->program.remote_bytes, &all, NULL, NULL, NULL);
     if (!r->json || row == NULL) {
         report_row(r, row);
         return EIN_OK;
@@ -239,7 +251,7 @@ ein_status explained_ops(explained *x, report *r)
         ein__arena_free(&a);
         TRY(s);
     }
-    report_row(r, row_of(-1, "inputs and outputs", 1, "", "", bytes_of(&x->program->program, -1), &ends, NULL, NULL));
+    report_row(r, row_of(-1, "inputs and outputs", 1, "", "", bytes_of(&x->program->program, -1), &ends, NULL, NULL, NULL));
     return total_row(x, r);
 }
 
@@ -279,12 +291,14 @@ int explained_node(const explained *x, const char *name)
     }
     for (int i = 0; i < g->nodes.n; i++) {
         size_t at = strlen(list);
-        if (ein__node_is_view(&g->nodes.items[i]) || strcmp(g->nodes.items[i].name, name) != 0) continue;
+        const char *weight = weight_of(x->program, i);
+        if (ein__node_is_view(&g->nodes.items[i])) continue;
+        if (strcmp(g->nodes.items[i].name, name) != 0 && (weight == NULL || strstr(weight, name) == NULL)) continue;
         snprintf(list + at, sizeof list - at, "%s%d", n++ > 0 ? ", " : "", i);
         found = i;
     }
     if (n == 1) return found;
-    if (n == 0) complain(0, "--why %s: no op of that name", name);
+    if (n == 0) complain(0, "--why %s: no op of that name, or of a weight with that in its name", name);
     else complain(0, "--why %s: nodes %s; name one by its number", name, list);
     return -1;
 }

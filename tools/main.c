@@ -19,7 +19,7 @@ static const char HELP[] =
     "      with --repeat\n"
     "  ein explain MODEL [--devices N | --machine M] [--json] [--why OP] [--save FILE] [--graph FILE]\n"
     "      plan only: how each op is cut, where its result lies, what moves, simulated times, the second\n"
-    "      best choice; memory; rivals' plans. --why: all choices of one op (its number or name) and\n"
+    "      best choice; memory; rivals' plans. --why: all choices of one op (its number, name, weight) and\n"
     "      what each would cost; --save writes the plan as JSON, which ein run --plan reads; --graph\n"
     "      the graph file, a MODEL too\n"
     "  ein ops [--json]                      the ops, their labels and merges\n"

@@ -297,6 +297,10 @@ static void test_explain_why(void **state)
     assert_int_equal(chosen, 1);
     assert_int_equal(whole, 1);
     json_decref(rows);
+    rows = run(command_explain, "llama-7b:layers=2,seq=16 --machine dgx-a100 --json --why q_proj", EXIT_DONE);
+    assert_string_equal(string(json_array_get(rows, 0), "op"), "linear");
+    json_decref(rows);
+    expect_code(command_explain, "llama-7b:layers=2,seq=16 --machine dgx-a100 --why _proj", EXIT_USAGE);
     expect_code(command_explain, "mlp --machine dgx-a100 --why nothing", EXIT_USAGE);
     expect_code(command_explain, "mlp --machine dgx-a100 --why 99", EXIT_USAGE);
     expect_code(command_explain, "llama-7b:layers=1,seq=16 --machine dgx-a100 --why linear", EXIT_USAGE);
