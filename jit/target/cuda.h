@@ -52,6 +52,7 @@ typedef struct cuda_target {
     cuda_gpu gpus[MAX_DEVICES];
     cuda_device devices[MAX_DEVICES];
     bool mapped;                            /* memory by virtual memory calls */
+    bool graphs;                            /* $EIN_GRAPHS: executions as graphs */
     bool reach[MAX_DEVICES][MAX_DEVICES];   /* of GPUs: [reader][owner] */
     pthread_mutex_t memory_lock;
     nvrtc_library nvrtc; /* opened when first needed; under compile_lock */
@@ -103,8 +104,13 @@ typedef struct cuda_lane {
     uint32_t enqueued;
 } cuda_lane;
 
+typedef struct cuda_graph cuda_graph; /* cuda_graph.c */
+
 typedef struct cuda_engine {
     execution *x;
+    cuda_graph *graph; /* NULL: not yet, or never */
+    bool no_graph;
+    int n_runs;        /* of those that a graph may be made for */
     cuda_lane lanes[MAX_DEVICES];
     void **inputs, **outputs; /* pinned */
     int n_inputs, n_outputs;

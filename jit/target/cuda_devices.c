@@ -3,6 +3,7 @@
 #include "jit/target/cuda_target.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/alloc.h"
@@ -173,6 +174,13 @@ static ein_status open_all(arena *a, cuda_target *t, int n, machine *m, error *e
     return ein__cuda_launcher_start(t, e);
 }
 
+/* Off unless asked for: what a graph gains on GPUs has not been measured. */
+static bool wants_graphs(void)
+{
+    const char *word = getenv("EIN_GRAPHS");
+    return word != NULL && word[0] != 0 && strcmp(word, "0") != 0;
+}
+
 ein_status ein__cuda_target_open(arena *a, const char *text, cache *cache, machine *m, target **out, error *e)
 {
     int n = count_wanted(text);
@@ -181,6 +189,7 @@ ein_status ein__cuda_target_open(arena *a, const char *text, cache *cache, machi
     if (t == NULL) return ein__fail(e, EIN_NO_MEMORY, "out of memory for the CUDA target");
     t->base.api = &cuda_api;
     t->cache = cache;
+    t->graphs = wants_graphs();
     pthread_mutex_init(&t->memory_lock, NULL);
     pthread_mutex_init(&t->compile_lock, NULL);
     pthread_mutex_init(&t->lock, NULL);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/base/alloc.h"
-#include "jit/target/cuda.h"
+#include "jit/target/cuda_walk.h"
 
 static ein_status pinned(cuda_target *t, i64 bytes, void **out, error *e)
 {
@@ -197,6 +197,7 @@ void ein__cuda_finish(target *base, execution *x)
     cuda_engine *g = x->engine;
     if (g == NULL) return;
     bool entered = ein__cuda_enter(t, 0, NULL) == EIN_OK;
+    ein__cuda_graph_free(t, g->graph);
     for (int d = 0; d < t->n_devices; d++) free_lane(t, x->program, d, &g->lanes[d]);
     for (int i = 0; i < g->n_inputs; i++) free_pinned(t, g->inputs[i]);
     for (int i = 0; i < g->n_outputs; i++) free_pinned(t, g->outputs[i]);

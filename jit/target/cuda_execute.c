@@ -1,100 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The launcher's walk: all steps of all devices in the program's total order, each onto its device's stream. Whatever a
- * step waits for is before it in this order, so its event is recorded when the wait is enqueued. */
+/* An execution by streams: all steps of all devices in the program's total order, each onto its device's stream. Whatever
+ * a step waits for is before it in this order, so its event is recorded when the wait is enqueued. */
 #include <stdio.h>
 #include <string.h>
 
-#include "core/plan/order.h"
-#include "jit/target/address.h"
 #include "jit/target/cuda_product.h"
-
-typedef struct walker {
-    cuda_target *t;
-    cuda_engine *g;
-    execution *x;
-    const program *p;
-    places places[MAX_DEVICES];
-    int gpu; /* whose context is current */
-    error *e;
-} walker;
-
-typedef ein_status (*step_act)(walker *w, const step *s, int iteration);
-
-static ein_status each_step(walker *w, step_act act)
-{
-    int lo = 0;
-    memset(w->g->iteration, 0, (size_t)(w->p->n_loops + 1) * sizeof *w->g->iteration);
-    for (int r = 0; r < w->p->n_regions; r++) {
-        const region *x = &w->p->devices[0].regions[r];
-        int hi = lo;
-        for (int d = 0; d < w->p->n_devices; d++) hi += w->p->devices[d].regions[r].hi - w->p->devices[d].regions[r].lo;
-        for (int i = 0; i < x->count; i++) {
-            if (x->loop >= 0) w->g->iteration[x->loop] = i;
-            for (int k = lo; k < hi && atomic_load(&w->x->stop) == 0; k++) TRY(act(w, w->x->code->order[k], i));
-        }
-        lo = hi;
-    }
-    return EIN_OK;
-}
-
-static cuda_step *engine_step(const walker *w, const step *s)
-{
-    return &w->g->lanes[s->device].steps[s - w->p->devices[s->device].steps];
-}
-
-static ein_status use_gpu(walker *w, int device)
-{
-    int gpu = w->t->devices[device].gpu;
-    if (gpu == w->gpu) return EIN_OK;
-    CU(w->t, cuCtxSetCurrent(w->t->gpus[gpu].context), "cuCtxSetCurrent", device, w->e);
-    w->gpu = gpu;
-    return EIN_OK;
-}
-
-/* ---- arrays of addresses ------------------------------------------------------------------------------ */
-
-/* Where argument i of a step is: in its own place, or where its bytes are brought. */
-static i64 reachable_address(const walker *w, const step *s, int i)
-{
-    const cuda_step *x = engine_step(w, s);
-    const cuda_lane *l = &w->g->lanes[s->device];
-    const places *at = &w->places[s->device];
-    i64 address = ein__arg_address(at, w->g->iteration, &s->args[i]);
-    for (int k = 0; k < x->n_staged; k++)
-        if (x->staged[k].arg == i)
-            return (i64)(uintptr_t)l->staging + x->staged[k].offset + address -
-                   ein__place_address(at, w->g->iteration, &s->args[i].place);
-    return address;
-}
-
-static ein_status note_sources(walker *w, const step *s, int iteration)
-{
-    cuda_lane *l = &w->g->lanes[s->device];
-    (void)iteration;
-    for (int i = 0; i < s->n_args; i++) {
-        if (s->args[i].kind != ARG_SOURCES) continue;
-        for (i64 n = s->args[i].value; n > 0; n--) l->sources[l->next_source++] = reachable_address(w, s, ++i);
-    }
-    return EIN_OK;
-}
-
-/* They differ from the last run's only where run-time scalars shift them or a state is another. */
-static ein_status send_sources(walker *w)
-{
-    for (int d = 0; d < w->p->n_devices; d++) w->g->lanes[d].next_source = 0;
-    TRY(each_step(w, note_sources));
-    for (int d = 0; d < w->p->n_devices; d++) {
-        cuda_lane *l = &w->g->lanes[d];
-        const size_t bytes = (size_t)l->n_sources * sizeof *l->sources;
-        l->next_source = 0;
-        if (bytes == 0 || memcmp(l->sources, l->sent, bytes) == 0) continue;
-        TRY(use_gpu(w, d));
-        CU(w->t, cuMemcpyHtoDAsync_v2((CUdeviceptr)(uintptr_t)l->sources_there, l->sources, bytes, w->t->devices[d].steps),
-           "addresses", d, w->e);
-        memcpy(l->sent, l->sources, bytes);
-    }
-    return EIN_OK;
-}
+#include "jit/target/cuda_walk.h"
 
 /* ---- before a step ------------------------------------------------------------------------------------ */
 
@@ -103,10 +14,9 @@ static ein_status wait_for_others(walker *w, const step *s, int iteration)
     for (int k = 0; k < s->n_waits; k++) {
         const wait *x = &s->waits[k];
         const step *from = &w->p->devices[x->device].steps[x->step];
-        const region *r = &w->p->devices[x->device].regions[from->region];
-        int at = from->region == s->region ? iteration - x->lag : r->count - 1;
+        int at = ein__cuda_awaited(w, s, x, iteration);
         if (at < 0) continue;
-        CUevent event = engine_step(w, from)->events[r->loop >= 0 ? at % 2 : 0];
+        CUevent event = ein__cuda_engine_step(w, from)->events[w->p->devices[0].regions[from->region].loop >= 0 ? at % 2 : 0];
         CU(w->t, cuStreamWaitEvent(w->t->devices[s->device].steps, event, 0), "cuStreamWaitEvent", s->device, w->e);
     }
     return EIN_OK;
@@ -115,14 +25,14 @@ static ein_status wait_for_others(walker *w, const step *s, int iteration)
 /* Out of one owner's memory, by its own stream, once the reader has come here: whatever it reads is there then. */
 static ein_status fetch_from(walker *w, const step *s, int owner)
 {
-    const cuda_step *x = engine_step(w, s);
+    const cuda_step *x = ein__cuda_engine_step(w, s);
     cuda_lane *l = &w->g->lanes[s->device];
     CUstream copies = w->t->devices[owner].copies;
     bool any = false;
     for (int k = 0; k < x->n_staged; k++) {
         const cuda_staged *b = &x->staged[k];
         if (b->owner != owner) continue;
-        TRY(use_gpu(w, owner));
+        TRY(ein__cuda_use_gpu(w, owner));
         if (!any) CU(w->t, cuStreamWaitEvent(copies, l->ready, 0), "cuStreamWaitEvent", owner, w->e);
         any = true;
         i64 from = ein__place_address(&w->places[s->device], w->g->iteration, &s->args[b->arg].place);
@@ -131,14 +41,14 @@ static ein_status fetch_from(walker *w, const step *s, int owner)
     }
     if (!any) return EIN_OK;
     CU(w->t, cuEventRecord(w->g->lanes[owner].moved, copies), "cuEventRecord", owner, w->e);
-    TRY(use_gpu(w, s->device));
+    TRY(ein__cuda_use_gpu(w, s->device));
     CU(w->t, cuStreamWaitEvent(w->t->devices[s->device].steps, w->g->lanes[owner].moved, 0), "cuStreamWaitEvent", s->device, w->e);
     return EIN_OK;
 }
 
 static ein_status bring(walker *w, const step *s)
 {
-    const cuda_step *x = engine_step(w, s);
+    const cuda_step *x = ein__cuda_engine_step(w, s);
     cuda_lane *l = &w->g->lanes[s->device];
     CUstream steps = w->t->devices[s->device].steps;
     if (x->n_staged == 0) return EIN_OK;
@@ -155,31 +65,13 @@ static ein_status bring(walker *w, const step *s)
 
 /* ---- a step ------------------------------------------------------------------------------------------- */
 
-static void resolve(walker *w, const step *s)
-{
-    cuda_lane *l = &w->g->lanes[s->device];
-    int n = 0;
-    for (int i = 0; i < s->n_args; i++, n++) {
-        const arg *a = &s->args[i];
-        l->args[n] = &l->values[n];
-        if (a->kind == ARG_SOURCES) {
-            l->values[n] = (i64)(uintptr_t)l->sources_there + l->next_source * (i64)sizeof *l->sources;
-            l->next_source += a->value;
-            i += (int)a->value;
-        } else {
-            l->values[n] = a->kind == ARG_POINTER ? reachable_address(w, s, i)
-                                                  : ein__arg_value(&w->places[s->device], w->g->iteration, a);
-        }
-    }
-}
-
 static CUresult launch(walker *w, const step *s)
 {
     cuda_target *t = w->t;
     const code *c = w->x->code;
     cuda_lane *l = &w->g->lanes[s->device];
     const cuda_device *d = &t->devices[s->device];
-    if (s->grid[0] == 0 || s->grid[1] == 0 || s->grid[2] == 0) return CUDA_SUCCESS;
+    if (ein__cuda_is_empty(s)) return CUDA_SUCCESS;
     return t->cu.cuLaunchKernel(c->functions[d->gpu * c->n_kernels + s->kernel], (unsigned)s->grid[0], (unsigned)s->grid[1],
                                 (unsigned)s->grid[2], (unsigned)w->p->kernels[s->kernel].threads, 1, 1, 0, d->steps, l->args,
                                 NULL);
@@ -190,7 +82,7 @@ static ein_status finish_step(walker *w, const step *s, int iteration)
     cuda_target *t = w->t;
     cuda_lane *l = &w->g->lanes[s->device];
     CUstream stream = t->devices[s->device].steps;
-    CUevent event = engine_step(w, s)->events[w->p->devices[0].regions[s->region].loop >= 0 ? iteration % 2 : 0];
+    CUevent event = ein__cuda_engine_step(w, s)->events[w->p->devices[0].regions[s->region].loop >= 0 ? iteration % 2 : 0];
     if (event != NULL) CU(t, cuEventRecord(event, stream), s->what, s->device, w->e);
     l->enqueued++;
     if (t->cu.cuStreamWriteValue32_v2 != NULL)
@@ -200,10 +92,10 @@ static ein_status finish_step(walker *w, const step *s, int iteration)
 
 static ein_status enqueue(walker *w, const step *s, int iteration)
 {
-    TRY(use_gpu(w, s->device));
+    TRY(ein__cuda_use_gpu(w, s->device));
     TRY(wait_for_others(w, s, iteration));
     TRY(bring(w, s));
-    resolve(w, s);
+    ein__cuda_resolve(w, s);
     if (s->kind == STEP_KERNEL) {
         CUresult code = launch(w, s);
         if (code != CUDA_SUCCESS) return ein__cuda_failed(w->t, code, s->what, s->device, w->e);
@@ -249,7 +141,7 @@ static ein_status wait_for_devices(walker *w)
 {
     ein_status s = EIN_OK;
     for (int d = 0; d < w->p->n_devices; d++) {
-        CUresult code = use_gpu(w, d) == EIN_OK ? w->t->cu.cuStreamSynchronize(w->t->devices[d].steps) : CUDA_ERROR_INVALID_CONTEXT;
+        CUresult code = ein__cuda_use_gpu(w, d) == EIN_OK ? w->t->cu.cuStreamSynchronize(w->t->devices[d].steps) : CUDA_ERROR_INVALID_CONTEXT;
         if (code == CUDA_SUCCESS || s != EIN_OK) continue;
         s = ein__cuda_failed(w->t, code, "running", d, w->e);
         name_step(w, code, d);
@@ -268,6 +160,14 @@ static void make_places(walker *w)
     }
 }
 
+static ein_status enqueue_all(walker *w)
+{
+    bool done;
+    TRY(ein__cuda_send_sources(w));
+    TRY(ein__cuda_graph_run(w, &done));
+    return done ? EIN_OK : ein__cuda_each_step(w, enqueue);
+}
+
 static ein_status run(walker *w)
 {
     const execution *x = w->x;
@@ -275,8 +175,7 @@ static ein_status run(walker *w)
     make_places(w);
     for (int i = 0; i < x->n_inputs; i++)
         if (x->input_bytes[i] > 0) memcpy(w->g->inputs[i], x->inputs[i], (size_t)x->input_bytes[i]);
-    ein_status s = send_sources(w), end;
-    if (s == EIN_OK) s = each_step(w, enqueue);
+    ein_status s = enqueue_all(w), end;
     error first = *w->e;
     end = wait_for_devices(w);
     if (s != EIN_OK) *w->e = first; /* what went wrong first */

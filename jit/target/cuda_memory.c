@@ -8,10 +8,17 @@
 #include "jit/target/cuda.h"
 
 enum { ALIGN = 256 };
-static const i64 SHARED_BYTES = (i64)32 << 20;
-static const i64 LARGE_BYTES = (i64)8 << 20;
+static const i64 SHARED_BYTES = (i64)32 << 20; /* at most, and at most a sixteenth of the device */
 
 static i64 round_up(i64 bytes, i64 to) { return (bytes + to - 1) / to * to; }
+
+static i64 shared_bytes(const cuda_device *d)
+{
+    return d->capacity / 16 < SHARED_BYTES ? d->capacity / 16 : SHARED_BYTES;
+}
+
+/* Has a chunk of its own. */
+static bool is_large(const cuda_device *d, i64 bytes) { return bytes > shared_bytes(d) / 4; }
 
 static CUmemAllocationProp how(const cuda_target *t, int gpu)
 {
@@ -113,7 +120,8 @@ static ein_status new_chunk(cuda_target *t, int device, i64 bytes, cuda_chunk **
 {
     cuda_device *d = &t->devices[device];
     ein_status s = EIN_NO_DEVICE_MEMORY;
-    if (bytes < LARGE_BYTES && SHARED_BYTES <= d->capacity - d->used) s = ein__cuda_chunk(t, device, SHARED_BYTES, out, e);
+    if (!is_large(d, bytes) && shared_bytes(d) <= d->capacity - d->used)
+        s = ein__cuda_chunk(t, device, shared_bytes(d), out, e);
     if (s == EIN_NO_DEVICE_MEMORY) {
         i64 least = t->mapped ? round_up(bytes, (i64)t->gpus[d->gpu].granularity) : bytes;
         if (least > d->capacity - d->used) return no_room(t, device, bytes, e);
@@ -131,7 +139,7 @@ static ein_status alloc_locked(cuda_target *t, int device, i64 bytes, void **out
     cuda_device *d = &t->devices[device];
     i64 offset = 0;
     ein_status s = EIN_NO_DEVICE_MEMORY;
-    cuda_chunk *c = bytes < LARGE_BYTES ? d->chunks : NULL;
+    cuda_chunk *c = !is_large(d, bytes) ? d->chunks : NULL;
     for (; c != NULL; c = c->next)
         if ((s = ein__ranges_take(&c->taken, bytes, &offset)) != EIN_NO_DEVICE_MEMORY) break;
     if (s == EIN_NO_DEVICE_MEMORY) {

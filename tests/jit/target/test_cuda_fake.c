@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The CUDA target on GPUs that are not there: whole programs on several devices, with every access looked up. */
 #define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +44,7 @@ static void check_seed(uint64_t seed)
     text json = {0}, why = {0};
     char machine[16], settings[100];
     int devices = 1 + (int)(seed % MOST_DEVICES), gpus = 1 + (int)(seed / 2 % 3);
-    snprintf(settings, sizeof settings, "devices=%d peers=%s seed=%d check=1", gpus, PEERS[seed % N_PEERS], (int)seed);
+    snprintf(settings, sizeof settings, "devices=%d peers=%s seed=%d check=1 memory=256m", gpus, PEERS[seed % N_PEERS], (int)seed);
     snprintf(machine, sizeof machine, "cuda:%d", devices);
     fake_configure(settings);
     assert_int_equal(random_graph_make(seed, 1 + (int)(seed % 9), &r), EIN_OK);
@@ -51,6 +52,7 @@ static void check_seed(uint64_t seed)
     assert_int_equal(random_plan_make(&a, &g, seed, devices, NULL, &p), EIN_OK);
     assert_int_equal(ein__plan_print(&g, &p, &json), EIN_OK);
     program_case c = {.machine = machine, .graph = &r, .plan = json.bytes};
+    setenv("EIN_GRAPHS", seed / 3 % 2 == 0 ? "1" : "0", 1); /* second and later runs as graphs */
     if (!check_program(&c, &why))
         fail_msg("EIN_SEED=%d %s %s: %s\n%s\n%s", (int)seed, machine, settings, why.bytes, fake_reports(), json.bytes);
     if (fake_reports()[0] != 0) fail_msg("EIN_SEED=%d %s %s:\n%s", (int)seed, machine, settings, fake_reports());
@@ -60,6 +62,7 @@ static void check_seed(uint64_t seed)
     ein__arena_free(&a);
     ein__arena_free(&g.arena);
     random_graph_free(&r);
+    unsetenv("EIN_GRAPHS");
     assert_int_equal(ein__alloc_live(), 0);
 }
 
@@ -67,7 +70,7 @@ static void random_programs(void **state)
 {
     (void)state;
     bool one = getenv("EIN_SEED") != NULL;
-    long first = from_environment("EIN_SEED", 1), n = from_environment("EIN_CASES", one ? 1 : 4);
+    long first = from_environment("EIN_SEED", 1), n = from_environment("EIN_CASES", one ? 1 : 18);
     for (long i = 0; i < n; i++) check_seed((uint64_t)(first + i));
 }
 
@@ -242,7 +245,7 @@ static void older_drivers(void **state)
     whole x;
     (void)state;
     for (int i = 0; i < 4; i++) {
-        fake_configure("devices=3 peers=one-way check=1");
+        fake_configure("devices=3 peers=one-way check=1 memory=64m");
         whole_graph(&x);
         char *plan = moving_plan(&x, 3);
         if (i == 0) fake_fail("cuMemGetAllocationGranularity", 2, CUDA_ERROR_NOT_SUPPORTED);
@@ -267,7 +270,7 @@ static void architectures(void **state)
 {
     whole x;
     (void)state;
-    static const char *const settings[] = {"devices=2 arch=130", "devices=2 arch=80,90", "devices=2 arch=86 known=75,80,90"};
+    static const char *const settings[] = {"devices=2 memory=64m arch=130", "devices=2 memory=64m arch=80,90", "devices=2 memory=64m arch=86 known=75,80,90"};
     for (int i = 0; i < 3; i++) {
         fake_configure(settings[i]);
         whole_graph(&x);
@@ -294,7 +297,7 @@ static void product_choices(void **state)
     (void)state;
     for (int wrong = 1; wrong <= 2; wrong++) {
         char *cache = make_directory();
-        snprintf(settings, sizeof settings, "devices=1 wrong=%d", wrong);
+        snprintf(settings, sizeof settings, "devices=1 wrong=%d memory=64m", wrong);
         fake_configure(settings);
         whole_graph(&x);
         whole_right(&x, "cuda", cache, NULL);
@@ -307,6 +310,133 @@ static void product_choices(void **state)
         whole_free(&x);
         remove_directory(cache);
     }
+}
+
+/* ---- graphs ------------------------------------------------------------------------------------------- */
+
+/* One run of `r` at a position, and what a fresh run, which goes by streams, gives. */
+static void run_at(whole *x, ein_run *r, ein_state *st, i64 position)
+{
+    float y[96];
+    size_t n;
+    trial_set_scalar(&x->t, "position", position);
+    trial_set_scalar(&x->t, "length", position + 3);
+    assert_int_equal(ein_state_reset(st), EIN_OK);
+    trial_bind(&x->t, r);
+    assert_int_equal(ein_run_output(r, "y", y, sizeof y), EIN_OK);
+    assert_int_equal(ein_run_state(r, st), EIN_OK);
+    if (ein_run_once(r) != EIN_OK) fail_msg("position %d: %s", (int)position, ein_run_error(r));
+    assert_int_equal(ein_state_reset(st), EIN_OK);
+    void *want = trial_outputs(&x->t, x->p, st, &n);
+    assert_true(n >= sizeof y && memcmp(want, y, sizeof y) == 0);
+    free(want);
+}
+
+/* A run's second start makes one graph over all devices; later ones set what differs, and make none. */
+static void graphs(void **state)
+{
+    whole x;
+    ein_run *r = NULL;
+    ein_state *other = NULL;
+    (void)state;
+    setenv("EIN_GRAPHS", "1", 1);
+    fake_configure("devices=3 peers=one-way check=1 memory=64m");
+    whole_graph(&x);
+    char *plan = moving_plan(&x, 3);
+    if (whole_open(&x, "cuda", NULL, plan) != EIN_OK) fail_msg("%s", ein_context_error(x.c));
+    assert_int_equal(ein_state_create(&other, x.p), EIN_OK);
+    assert_int_equal(ein_run_create(&r, x.p), EIN_OK);
+    run_at(&x, r, x.st, 0);
+    assert_int_equal(fake_calls("cuGraphLaunch"), 0);
+    static const i64 positions[] = {0, 2, 5, 5, 1};
+    for (int i = 0; i < 5; i++) {
+        long set = fake_calls("cuGraphExecKernelNodeSetParams");
+        run_at(&x, r, x.st, positions[i]);
+        assert_int_equal(fake_calls("cuGraphExecKernelNodeSetParams") > set, i != 0 && i != 3);
+    }
+    long copies = fake_calls("cuGraphExecMemcpyNodeSetParams");
+    run_at(&x, r, other, 4); /* other memory */
+    assert_int_equal(fake_calls("cuGraphLaunch"), 6);
+    assert_int_equal(fake_calls("cuGraphInstantiateWithFlags"), 1);
+    assert_true(fake_calls("cuGraphAddMemcpyNode") > 0 && fake_calls("cuGraphAddChildGraphNode") > 0);
+    assert_true(fake_calls("cuGraphExecMemcpyNodeSetParams") >= copies);
+    ein_run_free(r);
+
+    /* What a driver cannot make runs by streams. */
+    static const char *const calls[] = {"cuGraphInstantiateWithFlags", "cuStreamBeginCapture", "cuGraphAddKernelNode",
+                                        "cuGraphLaunch"};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(ein_run_create(&r, x.p), EIN_OK);
+        run_at(&x, r, x.st, 1);
+        long launched = fake_calls("cuGraphLaunch");
+        fake_fail(calls[i], 1, CUDA_ERROR_NOT_SUPPORTED);
+        run_at(&x, r, x.st, 2);
+        assert_true(fake_failed());
+        run_at(&x, r, x.st, 3);
+        assert_int_equal(fake_calls("cuGraphLaunch") - launched, i == 3);
+        ein_run_free(r);
+    }
+    ein_state_free(other);
+    unsetenv("EIN_GRAPHS");
+    ein__text_free(&(text){.bytes = plan});
+    whole_free(&x);
+}
+
+/* ---- threads ------------------------------------------------------------------------------------------ */
+
+enum { THREADS = 3, ROUNDS = 4 };
+
+typedef struct runner { const whole *x; pthread_t thread; float y[96]; bool same; } runner;
+
+static void *run_rounds(void *argument)
+{
+    runner *k = argument;
+    ein_run *r = NULL;
+    k->same = ein_run_create(&r, k->x->p) == EIN_OK;
+    for (int i = 0; i < ROUNDS && k->same; i++) {
+        float y[96];
+        trial_bind(&k->x->t, r);
+        k->same = ein_run_output(r, "y", y, sizeof y) == EIN_OK && ein_run_once(r) == EIN_OK;
+        if (i == 0) memcpy(k->y, y, sizeof y);
+        k->same = k->same && memcmp(k->y, y, sizeof y) == 0;
+    }
+    ein_run_free(r);
+    return NULL;
+}
+
+/* Several threads run one program; a cancelled run can be started again. */
+static void threads(void **state)
+{
+    small_llama m = {.hidden = 16, .heads = 4, .kv_heads = 2, .head_size = 4, .ffn = 24, .layers = 2, .batch = 2, .seq = 3};
+    whole x = {.g = small_llama_graph(&m)};
+    runner runners[THREADS];
+    ein_run *r = NULL;
+    float y[96];
+    (void)state;
+    fake_configure("devices=2 peers=one-way memory=64m check=1");
+    trial_make(&x.t, x.g);
+    char *plan = moving_plan(&x, 2);
+    whole_right(&x, "cuda", NULL, plan);
+    for (int i = 0; i < THREADS; i++) {
+        runners[i] = (runner){.x = &x};
+        assert_int_equal(pthread_create(&runners[i].thread, NULL, run_rounds, &runners[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) pthread_join(runners[i].thread, NULL);
+    for (int i = 0; i < THREADS; i++) assert_true(runners[i].same && memcmp(runners[i].y, runners[0].y, sizeof y) == 0);
+    assert_int_equal(ein_run_create(&r, x.p), EIN_OK);
+    trial_bind(&x.t, r);
+    assert_int_equal(ein_run_output(r, "y", y, sizeof y), EIN_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(ein_run_start(r), EIN_OK);
+        ein_run_cancel(r);
+        ein_status s = ein_run_wait(r);
+        assert_true(s == EIN_CANCELLED || s == EIN_OK);
+    }
+    assert_int_equal(ein_run_once(r), EIN_OK);
+    assert_memory_equal(y, runners[0].y, sizeof y);
+    ein_run_free(r);
+    ein__text_free(&(text){.bytes = plan});
+    whole_free(&x);
 }
 
 /* ---- failures ----------------------------------------------------------------------------------------- */
@@ -357,7 +487,7 @@ static void failing_calls(void **state)
     whole x;
     char *cache = make_directory();
     (void)state;
-    fake_configure("devices=2 peers=one-way");
+    fake_configure("devices=2 peers=one-way memory=64m");
     whole_graph(&x);
     char *plan = moving_plan(&x, 2);
     fail_some(&x, NULL, plan, from_environment("EIN_POINTS", 4));
@@ -376,7 +506,7 @@ static void no_host_memory(void **state)
     ein_run *r;
     char *cache = make_directory();
     (void)state;
-    fake_configure("devices=2 peers=one-way");
+    fake_configure("devices=2 peers=one-way memory=64m");
     whole_graph(&x);
     char *plan = moving_plan(&x, 2);
     assert_int_equal(attempt(&x, cache, plan), EIN_OK);
@@ -422,7 +552,7 @@ static void lost_device(void **state)
     ein_run *r = NULL;
     float y[96];
     (void)state;
-    fake_configure("devices=2");
+    fake_configure("devices=2 memory=64m");
     whole_graph(&x);
     char *plan = moving_plan(&x, 2);
     whole_right(&x, "cuda", NULL, plan);
@@ -434,7 +564,8 @@ static void lost_device(void **state)
     fake_fail("cuStreamSynchronize", 1, CUDA_ERROR_ILLEGAL_ADDRESS); /* a kernel of the run did it */
     assert_int_equal(ein_run_once(r), EIN_DEVICE_FAILED);
     assert_non_null(strstr(ein_run_error(r), "CUDA_ERROR_ILLEGAL_ADDRESS"));
-    assert_non_null(strstr(ein_run_error(r), "device 0"));
+    assert_non_null(strstr(ein_run_error(r), ": step "));
+    assert_non_null(strstr(ein_run_error(r), " on device 0: "));
     long calls = fake_calls("cuLaunchKernel");
     assert_int_equal(ein_state_reset(x.st), EIN_DEVICE_FAILED);
     assert_non_null(strstr(ein_context_error(x.c), "lost a device"));
@@ -455,7 +586,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(machines),      cmocka_unit_test(peers),           cmocka_unit_test(older_drivers),
-        cmocka_unit_test(architectures), cmocka_unit_test(product_choices), cmocka_unit_test(failing_calls),
+        cmocka_unit_test(architectures), cmocka_unit_test(product_choices), cmocka_unit_test(graphs),
+        cmocka_unit_test(threads),       cmocka_unit_test(failing_calls),
         cmocka_unit_test(no_host_memory), cmocka_unit_test(lost_device),   cmocka_unit_test(random_programs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
