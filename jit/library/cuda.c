@@ -15,7 +15,7 @@ cuda_name ein__cuda_name(const cuda_library *l, CUresult code)
 }
 
 /* What a driver that cannot be used says for itself. */
-static ein_status refuse(const cuda_library *l, CUresult code, error *e)
+static ein_status refuse(const cuda_library *l, const char *call, CUresult code, error *e)
 {
     if (code == CUDA_ERROR_STUB_LIBRARY)
         return ein__fail(e, EIN_NO_DEVICE, "no CUDA driver: the libcuda.so.1 found is a toolkit's stub, for linking only; "
@@ -23,7 +23,7 @@ static ein_status refuse(const cuda_library *l, CUresult code, error *e)
     if (code == CUDA_ERROR_NO_DEVICE) return ein__fail(e, EIN_NO_DEVICE, "the CUDA driver sees no GPU");
     if (code == CUDA_ERROR_SYSTEM_DRIVER_MISMATCH)
         return ein__fail(e, EIN_NO_DEVICE, "no CUDA driver: its library and its kernel module are of different versions");
-    return ein__fail(e, EIN_NO_DEVICE, "no CUDA driver: cuInit says %s", ein__cuda_name(l, code).s);
+    return ein__fail(e, EIN_NO_DEVICE, "no CUDA driver: %s says %s", call, ein__cuda_name(l, code).s);
 }
 
 ein_status ein__cuda_open(cuda_library *out, text *path, error *e)
@@ -39,8 +39,10 @@ ein_status ein__cuda_open(cuda_library *out, text *path, error *e)
     };
     TRY(ein__library_open(&names, 0, symbols, sizeof symbols / sizeof *symbols, path, e));
     CUresult code = l.cuInit(0);
-    if (code != CUDA_SUCCESS) return refuse(&l, code, e);
-    if (l.cuDriverGetVersion(&l.version) != CUDA_SUCCESS || l.version < OLDEST)
+    if (code != CUDA_SUCCESS) return refuse(&l, "cuInit", code, e);
+    code = l.cuDriverGetVersion(&l.version);
+    if (code != CUDA_SUCCESS) return refuse(&l, "cuDriverGetVersion", code, e);
+    if (l.version < OLDEST)
         return ein__fail(e, EIN_NO_DEVICE, "the CUDA driver supports CUDA %d.%d; 12.0 is needed", l.version / 1000,
                          l.version % 1000 / 10);
     *out = l;

@@ -175,17 +175,19 @@ static bool same_code(const cuda_target *t, int a, int b)
     return strcmp(t->gpus[a].architecture.s, t->gpus[b].architecture.s) == 0;
 }
 
-/* NULL if no object has it. The GPU's context is current. */
-static CUfunction find_function(cuda_target *t, const code *c, int gpu, const char *name)
+/* CUDA_ERROR_NOT_FOUND if no object has it. The GPU's context is current. */
+static CUresult find_function(cuda_target *t, const code *c, int gpu, const char *name, CUfunction *out)
 {
-    CUfunction f = NULL;
+    CUresult code = CUDA_ERROR_NOT_FOUND;
     CUkernel k;
-    for (int i = 0; i < c->n_libraries; i++)
-        if (same_code(t, gpu, c->library_gpus[i]) && t->cu.cuLibraryGetKernel(&k, c->libraries[i], name) == CUDA_SUCCESS)
-            return t->cu.cuKernelGetFunction(&f, k) == CUDA_SUCCESS ? f : NULL;
-    for (int i = 0; i < c->n_modules; i++)
-        if (c->module_gpus[i] == gpu && t->cu.cuModuleGetFunction(&f, c->modules[i], name) == CUDA_SUCCESS) return f;
-    return NULL;
+    for (int i = 0; i < c->n_libraries && code == CUDA_ERROR_NOT_FOUND; i++) {
+        if (!same_code(t, gpu, c->library_gpus[i])) continue;
+        code = t->cu.cuLibraryGetKernel(&k, c->libraries[i], name);
+        if (code == CUDA_SUCCESS) code = t->cu.cuKernelGetFunction(out, k);
+    }
+    for (int i = 0; i < c->n_modules && code == CUDA_ERROR_NOT_FOUND; i++)
+        if (c->module_gpus[i] == gpu) code = t->cu.cuModuleGetFunction(out, c->modules[i], name);
+    return code;
 }
 
 /* Now, not at the first launch: a lazy driver would load inside of a capture, or between timed steps. */
@@ -199,9 +201,11 @@ static CUresult force_load(cuda_target *t, CUfunction f)
 static ein_status find_functions(cuda_target *t, code *c, const program *p, int gpu, error *e)
 {
     for (int k = 0; k < p->n_kernels; k++) {
-        CUfunction f = find_function(t, c, gpu, p->kernels[k].name);
-        if (f == NULL) return ein__fail(e, EIN_COMPILE_FAILED, "kernel %s is in none of the objects", p->kernels[k].name);
-        CUresult code = force_load(t, f);
+        CUfunction f = NULL;
+        CUresult code = find_function(t, c, gpu, p->kernels[k].name, &f);
+        if (code == CUDA_ERROR_NOT_FOUND)
+            return ein__fail(e, EIN_COMPILE_FAILED, "kernel %s is in none of the objects", p->kernels[k].name);
+        if (code == CUDA_SUCCESS) code = force_load(t, f);
         if (code != CUDA_SUCCESS) return refused(t, code, t->gpus[gpu].architecture.s, p->kernels[k].name, e);
         c->functions[gpu * p->n_kernels + k] = f;
     }

@@ -74,8 +74,10 @@ static ein_status open_gpu(cuda_target *t, int i, error *e)
     CU(t, cuDeviceTotalMem_v2(&bytes, g->device), "cuDeviceTotalMem", i, e);
     CU(t, cuDevicePrimaryCtxRetain(&g->context, g->device), "cuDevicePrimaryCtxRetain", i, e);
     g->bytes = (i64)bytes;
-    g->capability = 10 * attribute(t, g, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
-                    attribute(t, g, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    int major = 0, minor = 0;
+    CU(t, cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, g->device), "compute capability", i, e);
+    CU(t, cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, g->device), "compute capability", i, e);
+    g->capability = 10 * major + minor;
     g->shareable = attribute(t, g, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) != 0;
     CUmemAllocationProp p;
     memset(&p, 0, sizeof p);
@@ -91,7 +93,8 @@ static ein_status open_gpu(cuda_target *t, int i, error *e)
 static ein_status open_gpus(cuda_target *t, int wanted, error *e)
 {
     int n = 0;
-    if (t->cu.cuDeviceGetCount(&n) != CUDA_SUCCESS || n == 0) return ein__fail(e, EIN_NO_DEVICE, "the CUDA driver sees no GPU");
+    CU(t, cuDeviceGetCount(&n), "cuDeviceGetCount", 0, e);
+    if (n == 0) return ein__fail(e, EIN_NO_DEVICE, "the CUDA driver sees no GPU");
     t->mapped = true;
     for (int i = 0; i < n && i < (wanted > 0 ? wanted : MAX_DEVICES); i++) {
         t->n_gpus++;
@@ -126,10 +129,10 @@ static ein_status open_devices(cuda_target *t, int n, error *e)
 static void close_streams(cuda_target *t)
 {
     for (int d = 0; d < t->n_devices; d++) {
-        if (ein__cuda_enter(t, t->devices[d].gpu, NULL) != EIN_OK) continue;
+        bool entered = ein__cuda_enter(t, t->devices[d].gpu, NULL) == EIN_OK;
         if (t->devices[d].steps != NULL) t->cu.cuStreamDestroy_v2(t->devices[d].steps);
         if (t->devices[d].copies != NULL) t->cu.cuStreamDestroy_v2(t->devices[d].copies);
-        ein__cuda_leave(t);
+        if (entered) ein__cuda_leave(t);
     }
 }
 

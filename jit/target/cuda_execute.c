@@ -137,14 +137,21 @@ static void name_step(walker *w, CUresult code, int device)
               ein__cuda_name(&w->t->cu, code).s);
 }
 
+/* All of them, whatever has failed: memory is freed behind this. */
 static ein_status wait_for_devices(walker *w)
 {
     ein_status s = EIN_OK;
     for (int d = 0; d < w->p->n_devices; d++) {
-        CUresult code = ein__cuda_use_gpu(w, d) == EIN_OK ? w->t->cu.cuStreamSynchronize(w->t->devices[d].steps) : CUDA_ERROR_INVALID_CONTEXT;
-        if (code == CUDA_SUCCESS || s != EIN_OK) continue;
-        s = ein__cuda_failed(w->t, code, "running", d, w->e);
-        name_step(w, code, d);
+        error other = {0}, *first = w->e;
+        if (s != EIN_OK) w->e = &other;
+        ein_status here = ein__cuda_use_gpu(w, d);
+        CUresult code = w->t->cu.cuStreamSynchronize(w->t->devices[d].steps);
+        if (here == EIN_OK && code != CUDA_SUCCESS) {
+            here = ein__cuda_failed(w->t, code, "running", d, w->e);
+            name_step(w, code, d);
+        }
+        w->e = first;
+        if (s == EIN_OK) s = here;
     }
     return s;
 }

@@ -93,16 +93,15 @@ ein_status ein__cuda_chunk(cuda_target *t, int device, i64 bytes, cuda_chunk **o
 void ein__cuda_chunk_free(cuda_target *t, int device, cuda_chunk *c)
 {
     const size_t bytes = (size_t)c->taken.capacity;
-    if (ein__cuda_enter(t, t->devices[device].gpu, NULL) == EIN_OK) {
-        if (t->mapped) {
-            t->cu.cuMemUnmap(c->at, bytes);
-            t->cu.cuMemAddressFree(c->at, bytes);
-            t->cu.cuMemRelease(c->handle);
-        } else {
-            t->cu.cuMemFree_v2(c->at);
-        }
-        ein__cuda_leave(t);
+    bool entered = ein__cuda_enter(t, t->devices[device].gpu, NULL) == EIN_OK;
+    if (t->mapped) {
+        t->cu.cuMemUnmap(c->at, bytes);
+        t->cu.cuMemAddressFree(c->at, bytes);
+        t->cu.cuMemRelease(c->handle);
+    } else {
+        t->cu.cuMemFree_v2(c->at);
     }
+    if (entered) ein__cuda_leave(t);
     ein__ranges_fini(&c->taken);
     ein__free(c);
 }

@@ -91,11 +91,12 @@ static ein_status open_blas(cuda_target *t, error *e)
 void ein__cuda_blas_close(cuda_target *t)
 {
     if (t->blas == NULL) return;
-    for (int g = 0; g < t->n_gpus; g++)
-        if (t->blas->handles[g] != NULL && ein__cuda_enter(t, g, NULL) == EIN_OK) {
-            t->blas->lt.cublasLtDestroy(t->blas->handles[g]);
-            ein__cuda_leave(t);
-        }
+    for (int g = 0; g < t->n_gpus; g++) {
+        if (t->blas->handles[g] == NULL) continue;
+        bool entered = ein__cuda_enter(t, g, NULL) == EIN_OK;
+        t->blas->lt.cublasLtDestroy(t->blas->handles[g]);
+        if (entered) ein__cuda_leave(t);
+    }
     ein__free(t->blas); /* the workspaces go with all memory */
 }
 
@@ -266,6 +267,7 @@ static ein_status check_choice(const cuda_products *p, const product *x, bool *r
     if (s == EIN_OK) s = ein__cuda_enter(t, t->devices[x->device].gpu, e);
     if (s == EIN_OK) {
         CUresult code = check_values(&k, bytes, right);
+        if (code != CUDA_SUCCESS) t->cu.cuStreamSynchronize(k.stream); /* what was enqueued still uses the operands */
         ein__cuda_leave(t);
         if (code != CUDA_SUCCESS) s = ein__cuda_failed(t, code, "check of a product", x->device, e);
     }

@@ -266,12 +266,16 @@ call fake_call_enter(const char *name, unsigned needs)
     const bool now = fails(name);
     const int code = now ? failing.code : 0;
     c.dropped = now && failing.drop;
-    if (needs & FREES)
+    /* A fault of what is under way, which such a call is the first to tell. */
+    if (now && (needs & HAS_EFFECT) && code >= CUDA_ERROR_ILLEGAL_ADDRESS && code <= CUDA_ERROR_LAUNCH_FAILED &&
+        fake_current() != NULL && strncmp(name, "cu", 2) == 0 && strncmp(name, "cublas", 6) != 0)
+        fake_current()->error = code;
+    if (needs & HAS_EFFECT)
         c.late = code;
     else
         c.code = code;
-    if (c.code == 0) c.code = refused(name, needs & ~(unsigned)FREES);
-    if (c.code != 0 && (needs & FREES) && (needs & NEEDS_CONTEXT) && fake_current() != NULL) {
+    if (c.code == 0) c.code = refused(name, needs & ~(unsigned)HAS_EFFECT);
+    if (c.code != 0 && (needs & HAS_EFFECT) && (needs & NEEDS_CONTEXT) && fake_current() != NULL) {
         c.late = c.code; /* of a context that has failed all the same, what is freed is freed */
         c.code = 0;
     }

@@ -10,8 +10,9 @@
  * Ends the process with a message if the text is wrong. Without it the settings are $EIN_FAKE's. */
 void fake_configure(const char *settings);
 
-/* The k-th call of `name` from now (NULL: of any), counting from 1, returns `code` and has no effect; a call that frees
- * or destroys has it. k = 0: none any more. */
+/* The k-th call of `name` from now (NULL: of any), counting from 1, returns `code` and has no effect; a call that frees,
+ * destroys, waits or pops has it, and 700 to 719 there are a fault of the work under way, of which nothing more is
+ * done. k = 0: none any more. */
 void fake_fail(const char *name, long k, int code);
 /* Whether that, or a fault below, has happened. */
 int fake_failed(void);

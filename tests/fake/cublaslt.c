@@ -71,7 +71,7 @@ static cublasStatus_t end(void *p, object_kind kind)
 
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 {
-    ENTER(NEEDS_NOTHING | FREES);
+    ENTER(NEEDS_NOTHING | HAS_EFFECT);
     cublasStatus_t status = end(handle, LT_HANDLE);
     LEAVE(status);
 }
@@ -92,7 +92,7 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasCompute
 
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d)
 {
-    ENTER(NEEDS_NOTHING | FREES);
+    ENTER(NEEDS_NOTHING | HAS_EFFECT);
     cublasStatus_t status = end(d, LT_MATMUL);
     LEAVE(status);
 }
@@ -132,7 +132,7 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataT
 
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
 {
-    ENTER(NEEDS_NOTHING | FREES);
+    ENTER(NEEDS_NOTHING | HAS_EFFECT);
     cublasStatus_t status = end(l, LT_LAYOUT);
     LEAVE(status);
 }
@@ -160,7 +160,7 @@ cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
 
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
 {
-    ENTER(NEEDS_NOTHING | FREES);
+    ENTER(NEEDS_NOTHING | HAS_EFFECT);
     cublasStatus_t status = end(p, LT_PREFERENCE);
     LEAVE(status);
 }

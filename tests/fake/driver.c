@@ -192,7 +192,7 @@ static void end_context(CUcontext c)
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
-    ENTER(NEEDS_INIT | FREES);
+    ENTER(NEEDS_INIT | HAS_EFFECT);
     if (!device_is(device)) return CUDA_ERROR_INVALID_DEVICE;
     CUcontext c = fake.contexts[device];
     if (c == NULL || c->retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
@@ -237,11 +237,11 @@ CUresult cuCtxPushCurrent_v2(CUcontext c)
 
 CUresult cuCtxPopCurrent_v2(CUcontext *c)
 {
-    ENTER(NEEDS_INIT);
+    ENTER(NEEDS_INIT | HAS_EFFECT);
     if (current.n == 0) return CUDA_ERROR_INVALID_CONTEXT;
     current.n--;
     if (c != NULL) *c = current.items[current.n];
-    return 0;
+    LEAVE(0);
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)

@@ -343,7 +343,7 @@ enum {
     NEEDS_NOTHING = 0,
     NEEDS_INIT = 1,
     NEEDS_CONTEXT = 2, /* a current context without an error */
-    FREES = 4,         /* has its effect even where it is made to fail */
+    HAS_EFFECT = 4,         /* frees or waits, even where it is made to fail */
     UNSAFE = 8         /* forbidden while a stream of this thread is captured */
 };
 typedef struct call {
@@ -355,7 +355,7 @@ void fake_call_leave(call *c);
 #define ENTER(needs)                                                                           \
     call call_ __attribute__((cleanup(fake_call_leave))) = fake_call_enter(__func__, (needs)); \
     if (call_.code != 0 || call_.dropped) return call_.code
-/* The end of a call that frees. */
+/* The end of a call that has its effect in any case. */
 #define LEAVE(code) return call_.late != 0 ? call_.late : (code)
 
 /* What a seeded fault adds to the output pointers of the next kernel; usually 0. */

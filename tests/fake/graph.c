@@ -93,7 +93,7 @@ CUresult cuGraphCreate(CUgraph *out, unsigned int flags)
 
 CUresult cuGraphDestroy(CUgraph g)
 {
-    ENTER(NEEDS_INIT | FREES);
+    ENTER(NEEDS_INIT | HAS_EFFECT);
     if (!fake_valid(g, GRAPH) || g->child) return CUDA_ERROR_INVALID_HANDLE;
     fake_graph_end(g);
     LEAVE(0);
@@ -353,7 +353,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g, unsigned long 
 
 CUresult cuGraphExecDestroy(CUgraphExec x)
 {
-    ENTER(NEEDS_INIT | FREES);
+    ENTER(NEEDS_INIT | HAS_EFFECT);
     if (!fake_valid(x, GRAPH_EXEC)) return CUDA_ERROR_INVALID_HANDLE;
     empty_exec(x); /* a launch under way has copies of its own */
     x->o.live = false;

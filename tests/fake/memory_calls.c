@@ -19,7 +19,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
 
 CUresult cuMemFree_v2(CUdeviceptr p)
 {
-    ENTER(NEEDS_CONTEXT | UNSAFE | FREES);
+    ENTER(NEEDS_CONTEXT | UNSAFE | HAS_EFFECT);
     CUresult code = fake_free(p);
     LEAVE(code);
 }
@@ -61,7 +61,7 @@ CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned int flags)
 
 CUresult cuMemFreeHost(void *p)
 {
-    ENTER(NEEDS_INIT | UNSAFE | FREES);
+    ENTER(NEEDS_INIT | UNSAFE | HAS_EFFECT);
     block *b = fake_block_at(p);
     if (b == NULL || b->device != HOST || b->registered || b->at != p) return CUDA_ERROR_INVALID_VALUE;
     const size_t bytes = b->page_bytes;
@@ -85,7 +85,7 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
 
 CUresult cuMemHostUnregister(void *p)
 {
-    ENTER(NEEDS_INIT | UNSAFE | FREES);
+    ENTER(NEEDS_INIT | UNSAFE | HAS_EFFECT);
     block *b = fake_block_at(p);
     if (b == NULL || !b->registered || b->at != p) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     fake_drain();
@@ -158,7 +158,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t align, CUdev
 
 CUresult cuMemAddressFree(CUdeviceptr at, size_t bytes)
 {
-    ENTER(NEEDS_INIT | FREES);
+    ENTER(NEEDS_INIT | HAS_EFFECT);
     reservation *r = reserved(at, bytes);
     if (r == NULL || r->at != (char *)(uintptr_t)at || r->bytes != bytes) return CUDA_ERROR_INVALID_VALUE;
     int i = fake_block_place(r->at);
@@ -187,7 +187,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, const CUme
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-    ENTER(NEEDS_INIT | FREES);
+    ENTER(NEEDS_INIT | HAS_EFFECT);
     physical *m = (physical *)(uintptr_t)handle;
     if (!fake_valid(m, PHYSICAL) || m->released) return CUDA_ERROR_INVALID_VALUE;
     m->released = true;
@@ -214,7 +214,7 @@ CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAlloc
 
 CUresult cuMemUnmap(CUdeviceptr at, size_t bytes)
 {
-    ENTER(NEEDS_INIT | FREES);
+    ENTER(NEEDS_INIT | HAS_EFFECT);
     char *p = (char *)(uintptr_t)at;
     int i = fake_block_place(p);
     if (i == fake_block_count() || fake_block_number(i)->at != p || fake_block_number(i)->freed)

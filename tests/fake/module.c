@@ -69,7 +69,7 @@ CUresult cuLibraryLoadData(CUlibrary *out, const void *code, CUjit_option *jit_o
 
 CUresult cuLibraryUnload(CUlibrary l)
 {
-    ENTER(NEEDS_INIT | FREES);
+    ENTER(NEEDS_INIT | HAS_EFFECT);
     if (!fake_valid(l, LIBRARY)) return CUDA_ERROR_INVALID_HANDLE;
     fake_drain();
     l->o.live = false;
@@ -139,7 +139,7 @@ CUresult cuModuleLoadDataEx(CUmodule *out, const void *bytes, unsigned int n, CU
 
 CUresult cuModuleUnload(CUmodule m)
 {
-    ENTER(NEEDS_CONTEXT | FREES);
+    ENTER(NEEDS_CONTEXT | HAS_EFFECT);
     if (!fake_valid(m, MODULE)) return CUDA_ERROR_INVALID_HANDLE;
     fake_drain();
     m->o.live = false;

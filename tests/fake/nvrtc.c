@@ -60,7 +60,7 @@ nvrtcResult nvrtcCreateProgram(nvrtcProgram *out, const char *source, const char
 
 nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program)
 {
-    ENTER(NEEDS_NOTHING | FREES);
+    ENTER(NEEDS_NOTHING | HAS_EFFECT);
     if (program == NULL || !fake_valid(*program, PROGRAM)) return NVRTC_ERROR_INVALID_PROGRAM;
     empty(*program);
     (*program)->o.live = false;

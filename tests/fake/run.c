@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "core/base/text.h"
 #include "tests/fake/fake.h"
@@ -232,6 +233,22 @@ static void run_copy(task *t)
     restore(kept);
 }
 
+/* Many zeros of a device are fresh pages. */
+static void fill(const block *b, char *p, int value, size_t bytes)
+{
+    enum { PAGE = 4096, MANY = 1 << 20 };
+    char *lo = (char *)(((uintptr_t)p + PAGE - 1) / PAGE * PAGE), *hi = (char *)((uintptr_t)(p + bytes) / PAGE * PAGE);
+    if (value != 0 || bytes < MANY || b == NULL || b->device == HOST) {
+        memset(p, value, bytes);
+        return;
+    }
+    memset(p, 0, (size_t)(lo - p));
+    memset(hi, 0, (size_t)(p + bytes - hi));
+    if (mmap(lo, (size_t)(hi - lo), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+        MAP_FAILED)
+        abort();
+}
+
 static void run_set(task *t)
 {
     block *b;
@@ -244,7 +261,7 @@ static void run_set(task *t)
     for (size_t r = 0; r < t->what.set.rows; r++, p += t->what.set.pitch) {
         if (b != NULL) fake_note_range(t, b, p, bytes, true, true);
         if (t->what.set.value == 0 || t->what.set.element == 1)
-            memset(p, (int)(t->what.set.value & 0xff), bytes);
+            fill(b, p, (int)(t->what.set.value & 0xff), bytes);
         else
             for (size_t i = 0; i < bytes; i += (size_t)t->what.set.element)
                 memcpy(p + i, &t->what.set.value, (size_t)t->what.set.element); /* little-endian */

@@ -49,7 +49,7 @@ CUstream fake_stream(CUstream stream, CUresult *code)
 
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
-    ENTER(NEEDS_INIT | FREES);
+    ENTER(NEEDS_INIT | HAS_EFFECT);
     if (!fake_valid(stream, STREAM)) return CUDA_ERROR_INVALID_HANDLE;
     if (stream->capture != NULL) stream->capture->invalid = true;
     fake_task_drop(stream->tail); /* its work goes on */
@@ -138,10 +138,11 @@ static CUresult not_captured(CUstream s)
 CUresult cuStreamSynchronize(CUstream stream)
 {
     CUresult code;
-    ENTER(NEEDS_CONTEXT);
+    ENTER(NEEDS_CONTEXT | HAS_EFFECT);
     CUstream s = fake_stream(stream, &code);
     if (s != NULL) code = not_captured(s);
-    return s == NULL || code != 0 ? code : finish(s->tail, s->context);
+    if (s != NULL && code == 0) code = finish(s->tail, s->context);
+    LEAVE(code);
 }
 
 CUresult cuStreamQuery(CUstream stream)
@@ -185,7 +186,7 @@ CUresult cuEventCreate(CUevent *out, unsigned int flags)
 
 CUresult cuEventDestroy_v2(CUevent e)
 {
-    ENTER(NEEDS_INIT | FREES);
+    ENTER(NEEDS_INIT | HAS_EFFECT);
     if (!fake_valid(e, EVENT)) return CUDA_ERROR_INVALID_HANDLE;
     fake_task_drop(e->task);
     e->task = NULL;
@@ -266,11 +267,12 @@ CUresult cuEventQuery(CUevent e)
 
 CUresult cuEventSynchronize(CUevent e)
 {
-    ENTER(NEEDS_INIT);
+    ENTER(NEEDS_INIT | HAS_EFFECT);
     if (!fake_valid(e, EVENT)) return CUDA_ERROR_INVALID_HANDLE;
     if (event_captured(e) != 0) return CAPTURED_EVENT;
     if (e->context->error != 0) return e->context->error;
-    return finish(e->task, e->context);
+    CUresult code = finish(e->task, e->context);
+    LEAVE(code);
 }
 
 CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
