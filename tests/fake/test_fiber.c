@@ -15,7 +15,7 @@
 #include "core/kernel/dialect.h"
 #include "tests/fake/fiber.h"
 
-enum { THREADS = 64, BLOCKS = 3, N = 4 * THREADS * BLOCKS, SEEDS = 20 };
+enum { THREADS = 64, BLOCKS = 3, N = 4 * THREADS * BLOCKS, GAP = 64, SEEDS = 20 };
 
 /* ---- kernels with a fault ---- */
 
@@ -166,9 +166,10 @@ static void compile(rig *r, const char *const *bodies, int n)
 static void begin(rig *r, bool written)
 {
     r->space = fiber_space_create();
-    r->x = ein__aligned(64, N * sizeof *r->x);
-    r->y = ein__aligned(64, N * sizeof *r->y);
-    assert_true(r->space != NULL && r->x != NULL && r->y != NULL);
+    r->x = ein__aligned(64, (2 * N + 3 * GAP) * sizeof *r->x);
+    assert_true(r->space != NULL && r->x != NULL);
+    r->x += GAP;
+    r->y = r->x + N + GAP;
     for (int i = 0; i < N; i++) r->x[i] = (float)i;
     assert_true(fiber_memory_add(r->space, r->x, N * sizeof *r->x, 3, 0, true));
     assert_true(fiber_memory_add(r->space, r->y, N * sizeof *r->y, 3, 3, written));
@@ -178,8 +179,7 @@ static void begin(rig *r, bool written)
 static void end(rig *r)
 {
     fiber_space_free(r->space);
-    ein__free(r->x);
-    ein__free(r->y);
+    ein__free(r->x - GAP);
 }
 
 static fiber_report run_on(rig *r, int kernel, int line, int64_t n, uint64_t seed)
