@@ -12,6 +12,7 @@
 #include "jit/library/cuda.h"
 #include "jit/library/nvrtc.h"
 #include "tests/fake/control.h"
+#include "tests/fake/fiber.h"
 
 #define EXPORT                         __attribute__((visibility("default")))
 #define CALL(result, name, parameters) EXPORT result name parameters;
@@ -48,6 +49,7 @@ typedef struct settings {
     unsigned long long seed;
     unsigned char peer[MAX_DEVICES][MAX_DEVICES]; /* peer_kind: device (first) in peer's memory */
     bool check;                                   /* every access of kernels, one by one */
+    bool fibers;                                  /* kernels run with a fiber per thread */
     char slow[48];                                /* this call takes slow_ms */
     int slow_ms;
 } settings;
@@ -315,6 +317,7 @@ typedef struct parameter {
 struct CUfunc_st {
     object o;
     host_entry entry;
+    fiber_entry fiber; /* NULL: without `fibers` */
     const parameter *parameters;
     int n, threads, shared_limit;
     CUcontext context;

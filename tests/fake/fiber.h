@@ -64,6 +64,7 @@ typedef struct fiber_report {
     fiber_fault fault;
     char kernel[48]; /* "" where no kernel accessed */
     int line;        /* of its body, from 1; 0: not known */
+    const void *at;  /* what was accessed */
     char message[512];
 } fiber_report;
 
@@ -73,6 +74,8 @@ typedef struct fiber_launch {
     long long grid[3];
     void **args;
     uint64_t seed; /* of the order of blocks and threads */
+    void (*note)(void *user, const void *p, size_t bytes, bool write); /* of each good access to a buffer; or NULL */
+    void *user;
 } fiber_launch;
 
 /* True: clean. */

@@ -125,9 +125,9 @@ static void hook_access(const void *p, unsigned long bytes, int flags, const voi
     const char *what = write ? "write" : "read";
     if ((const char *)p >= f->stack && (const char *)p < f->stack + STACK) return;
     const actor who = fiber_actor(run.operation, run.block, f->tid, run.epoch);
-    region *r = shared_region(p, bytes);
-    if (r == NULL) r = fiber_region(run.space, p, bytes);
+    region *shared = shared_region(p, bytes), *r = shared != NULL ? shared : fiber_region(run.space, p, bytes);
     access_fault fault;
+    run.report->at = p;
     if (r == NULL) {
         note(FIBER_BOUNDS, pc, NULL, "%s of %lu bytes at %p by %s: outside of all buffers and shared arrays", what, bytes,
              p, name_of(who).s);
@@ -137,6 +137,7 @@ static void hook_access(const void *p, unsigned long bytes, int flags, const voi
     } else if ((flags & HOOK_ALIGNED) != 0 && (uintptr_t)p % bytes != 0) {
         note(FIBER_MISALIGNED, pc, NULL, "%s of %lu bytes at %p by %s", what, bytes, p, name_of(who).s);
     } else if (fiber_check(run.space, r, p, bytes, write, who, pc, &fault)) {
+        if (run.launch->note != NULL && shared == NULL) run.launch->note(run.launch->user, p, bytes, write);
         return;
     } else {
         note_access(&fault, bytes, write, who, p, pc);

@@ -62,6 +62,7 @@ bool fake_image_read(const void *bytes, image *out)
 struct fake_module {
     hash128 key;
     host_module *object;
+    fiber_module *fibers; /* NULL until they are asked for */
     fake_module *next;
 };
 static fake_module *modules;
@@ -160,6 +161,18 @@ static void connect(const fake_module *m)
     if (where != NULL) memcpy(where, &access, sizeof access);
 }
 
+/* The same kernels for fibers. */
+static ein_status add_fibers(fake_module *m, const char *source, error *e)
+{
+    text unit = {0}, object = {0};
+    ein__text_add(&unit, "%s%s", EIN__KERNEL_MARK, source);
+    ein_status status = fiber_compile(ein__text_get(&unit), &object, e);
+    if (status == EIN_OK) status = fiber_load(object.bytes, object.n, &m->fibers, e);
+    ein__text_free(&unit);
+    ein__text_free(&object);
+    return status;
+}
+
 ein_status fake_module_load(const char *source, fake_module **out, text *log)
 {
     text unit = {0}, object = {0};
@@ -188,6 +201,10 @@ ein_status fake_module_load(const char *source, fake_module **out, text *log)
             pthread_mutex_unlock(&modules_lock);
         }
     }
+    if (status == EIN_OK && fake.settings.fibers && (*out)->fibers == NULL) {
+        status = add_fibers(*out, source, &e);
+        if (status != EIN_OK) ein__text_add(log, "%s\n%s\n", e.line, e.detail != NULL ? e.detail : "");
+    }
     ein__error_reset(&e);
     ein__text_free(&unit);
     ein__text_free(&object);
@@ -209,6 +226,7 @@ bool fake_module_find(const fake_module *m, const char *name, CUfunction out)
     memcpy(&out->parameters, &parameters, sizeof out->parameters);
     out->n = numbers[0];
     out->threads = numbers[1];
+    if (fake.settings.fibers) out->fiber = fiber_find(m->fibers, name, &out->threads);
     snprintf(out->name, sizeof out->name, "%s", name);
     return out->n <= MOST_ARGUMENTS;
 }

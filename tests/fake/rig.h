@@ -11,7 +11,7 @@
 #include "tests/fake/control.h"
 
 enum { RIG_DEVICES = 9, RIG_THREADS = 64 };
-typedef enum rig_kernel { ADD, PUT, RIG_KERNELS } rig_kernel;
+typedef enum rig_kernel { ADD, PUT, CROWD, RIG_KERNELS } rig_kernel;
 
 typedef struct rig {
     cuda_library cu;
@@ -28,7 +28,7 @@ typedef struct rig {
 
 #define OK(call) assert_int_equal((call), 0)
 
-/* ADD: y[i] = x[i] + v for i < n. PUT: y[at] = v. */
+/* ADD: y[i] = x[i] + v for i < n. PUT: y[at] = v. CROWD: the same, by all threads. */
 static const char *const rig_bodies[RIG_KERNELS] = {
     "#define PARAMS(IN, OUT, VAL, SEP) IN(float, x) SEP OUT(float, y) SEP VAL(i64, n) SEP VAL(float, v)\n"
     "KERNEL(PARAMS)\n{\n"
@@ -37,6 +37,10 @@ static const char *const rig_bodies[RIG_KERNELS] = {
     "#define PARAMS(IN, OUT, VAL, SEP) OUT(float, y) SEP VAL(i64, at) SEP VAL(float, v)\n"
     "KERNEL(PARAMS)\n{\n"
     "    STEP_N(1) { ST(y, at + tid, v); }\n"
+    "}\n",
+    "#define PARAMS(IN, OUT, VAL, SEP) OUT(float, y) SEP VAL(i64, at) SEP VAL(float, v)\n"
+    "KERNEL(PARAMS)\n{\n"
+    "    STEP { ST(y, at, v); }\n"
     "}\n"};
 
 static inline void rig_compile(rig *r)
@@ -137,10 +141,15 @@ static inline CUresult rig_add(rig *r, int device, CUstream s, CUdeviceptr x, CU
                                 (void *[]){&x, &y, &n, &v}, NULL);
 }
 
+static inline CUresult rig_put_by(rig *r, rig_kernel which, int device, CUstream s, CUdeviceptr y, long long at, float v)
+{
+    CUfunction f = rig_function(r, device, which);
+    return r->cu.cuLaunchKernel(f, 1, 1, 1, RIG_THREADS, 1, 1, 0, s, (void *[]){&y, &at, &v}, NULL);
+}
+
 static inline CUresult rig_put(rig *r, int device, CUstream s, CUdeviceptr y, long long at, float v)
 {
-    CUfunction f = rig_function(r, device, PUT);
-    return r->cu.cuLaunchKernel(f, 1, 1, 1, RIG_THREADS, 1, 1, 0, s, (void *[]){&y, &at, &v}, NULL);
+    return rig_put_by(r, PUT, device, s, y, at, v);
 }
 
 /* n floats of value v, on the device's stream. */

@@ -170,6 +170,39 @@ static __attribute__((noinline)) bool call_kernel(const task *t, void **args)
     return true;
 }
 
+static void note_access(void *user, const void *p, size_t bytes, bool write)
+{
+    block *b = now.block;
+    if (b == NULL || (const char *)p < b->at || (const char *)p >= b->at + b->bytes) b = now.block = fake_block_at(p);
+    fake_note_range(user, b, p, bytes, write, false);
+}
+
+/* Of a thread each a fiber; what the device may touch is their memory, where all counts as written: `check` knows. */
+static void call_fibers(task *t, void **args)
+{
+    const int d = t->what.context->device;
+    const CUfunction f = t->what.kernel.function;
+    fiber_launch l = {.entry = f->fiber, .threads = f->threads, .device = d, .args = args, .seed = fake_random(),
+                      .note = fake.settings.check ? note_access : NULL, .user = t};
+    fiber_report report;
+    fiber_space *s = fiber_space_create();
+    if (s == NULL) abort();
+    l.line = fiber_line_add(s);
+    for (int i = 0; i < 3; i++) l.grid[i] = t->what.kernel.grid[i];
+    for (int i = 0; i < fake_block_count(); i++) {
+        block *b = fake_block_number(i);
+        if (b->freed || !fake_may(d, b)) continue;
+        if (!fiber_memory_add(s, b->at, b->bytes, 1ull << d, 1ull << d, true)) abort();
+    }
+    const bool well = fiber_run(s, &l, &report);
+    fiber_space_free(s);
+    if (well) return;
+    fake_report("%s on device %d: %s in line %d: %s", f->name, d, fiber_fault_name(report.fault), report.line,
+                report.message);
+    if (report.fault == FIBER_BOUNDS) report_at("no access to", t, report.at);
+    fail(t, CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
 static void run_kernel(task *t)
 {
     const int d = t->what.context->device;
@@ -178,12 +211,16 @@ static void run_kernel(task *t)
     fake_enter_device(d);
     saved *kept = save_all(d);
     now.fault = NULL;
-    catch_faults(true);
-    const bool well = call_kernel(t, args);
-    catch_faults(false);
-    if (!well) {
-        report_at("no access to", t, now.fault);
-        fail(t, CUDA_ERROR_ILLEGAL_ADDRESS);
+    if (t->what.kernel.function->fiber != NULL) {
+        call_fibers(t, args);
+    } else {
+        catch_faults(true);
+        const bool well = call_kernel(t, args);
+        catch_faults(false);
+        if (!well) {
+            report_at("no access to", t, now.fault);
+            fail(t, CUDA_ERROR_ILLEGAL_ADDRESS);
+        }
     }
     restore(kept);
 }

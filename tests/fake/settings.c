@@ -85,6 +85,8 @@ static void set(settings *s, const char *word, const char *name, char *value)
         s->seed = (unsigned long long)number(value, word);
     else if (strcmp(name, "check") == 0)
         s->check = number(value, word) != 0;
+    else if (strcmp(name, "fibers") == 0)
+        s->fibers = number(value, word) != 0;
     else if (strcmp(name, "driver") == 0)
         s->driver = (int)number(value, word);
     else if (strcmp(name, "granularity") == 0)

@@ -33,7 +33,8 @@ static void free_failed(rig *r, int device, CUdeviceptr p)
     assert_int_equal(r->cu.cuMemFree_v2(p), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-static const char *const ways[] = {"devices=2", "devices=2 check=1"};
+static const char *const ways[] = {"devices=2", "devices=2 check=1", "devices=2 fibers=1"};
+enum { WAYS = sizeof ways / sizeof *ways };
 
 static void test_fresh_memory__is_poison(void **state)
 {
@@ -47,6 +48,25 @@ static void test_fresh_memory__is_poison(void **state)
     rig_free(&r, 0, p);
     assert_int_equal(fake_used(0), 0);
     rig_close(&r);
+}
+
+/* Two threads at one place: a race inside of a launch, which only fibers see. */
+static void test_races_inside_a_launch__are_found(void **state)
+{
+    rig r;
+    (void)state;
+    for (int fibers = 0; fibers < 2; fibers++) {
+        rig_open(&r, fibers ? "devices=1 check=1 fibers=1" : "devices=1 check=1");
+        CUdeviceptr y = rig_alloc(&r, 0, N);
+        OK(rig_put(&r, 0, r.stream[0], y, 3, 1.0f));
+        assert_true(rig_get(&r, 0, y, 3) == 1.0f);
+        OK(rig_put_by(&r, CROWD, 0, r.stream[0], y, 3, 2.0f));
+        if (fibers) expect_fault(&r, 0, "race in line 4");
+        else assert_true(rig_get(&r, 0, y, 3) == 2.0f);
+        if (fibers) free_failed(&r, 0, y);
+        else rig_free(&r, 0, y);
+        rig_close(&r);
+    }
 }
 
 static void test_unwritten_memory__is_found(void **state)
@@ -77,7 +97,7 @@ static void test_unwritten_memory__is_found(void **state)
 static void test_store_behind_the_end__is_found(void **state)
 {
     (void)state;
-    for (int way = 0; way < 2; way++) {
+    for (int way = 0; way < WAYS; way++) {
         rig r;
         rig_open(&r, ways[way]);
         CUdeviceptr p = rig_alloc(&r, 0, N);
@@ -118,7 +138,7 @@ static void test_store_before_the_start__is_found(void **state)
 static void test_use_after_free__is_found(void **state)
 {
     (void)state;
-    for (int way = 0; way < 2; way++) {
+    for (int way = 0; way < WAYS; way++) {
         rig r;
         rig_open(&r, ways[way]);
         CUdeviceptr p = rig_alloc(&r, 0, N);
@@ -203,7 +223,7 @@ static void test_out_of_memory(void **state)
 static void test_peer__needs_access(void **state)
 {
     (void)state;
-    for (int way = 0; way < 2; way++) {
+    for (int way = 0; way < WAYS; way++) {
         rig r;
         rig_open(&r, ways[way]);
         CUdeviceptr p = rig_alloc(&r, 0, N);
@@ -313,7 +333,7 @@ static void give(rig *r, CUdeviceptr at, size_t bytes, int device)
 static void test_mapping__needs_access(void **state)
 {
     (void)state;
-    for (int way = 0; way < 2; way++) {
+    for (int way = 0; way < WAYS; way++) {
         rig r;
         char settings[64];
         CUmemGenericAllocationHandle h;
@@ -363,6 +383,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fresh_memory__is_poison),
+        cmocka_unit_test(test_races_inside_a_launch__are_found),
         cmocka_unit_test(test_unwritten_memory__is_found),
         cmocka_unit_test(test_store_behind_the_end__is_found),
         cmocka_unit_test(test_store_before_the_start__is_found),

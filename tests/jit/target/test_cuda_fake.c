@@ -35,7 +35,7 @@ static const char *const PEERS[] = {"all", "none", "one-way", "0>1,1>2", "lose-w
 enum { MOST_DEVICES = 5, N_PEERS = sizeof PEERS / sizeof *PEERS };
 
 /* A random graph under a random plan, on up to 5 devices of 1 to 3 GPUs. */
-static void check_seed(uint64_t seed)
+static void check_seed(uint64_t seed, bool fibers)
 {
     random_graph r;
     graph g = {.nodes = {0}};
@@ -44,7 +44,8 @@ static void check_seed(uint64_t seed)
     text json = {0}, why = {0};
     char machine[16], settings[100];
     int devices = 1 + (int)(seed % MOST_DEVICES), gpus = 1 + (int)(seed / 2 % 3);
-    snprintf(settings, sizeof settings, "devices=%d peers=%s seed=%d check=1 memory=256m", gpus, PEERS[seed % N_PEERS], (int)seed);
+    snprintf(settings, sizeof settings, "devices=%d peers=%s seed=%d check=1 memory=256m fibers=%d", gpus,
+             PEERS[seed % N_PEERS], (int)seed, fibers);
     snprintf(machine, sizeof machine, "cuda:%d", devices);
     fake_configure(settings);
     assert_int_equal(random_graph_make(seed, 1 + (int)(seed % 9), &r), EIN_OK);
@@ -71,7 +72,15 @@ static void random_programs(void **state)
     (void)state;
     bool one = getenv("EIN_SEED") != NULL;
     long first = from_environment("EIN_SEED", 1), n = from_environment("EIN_CASES", one ? 1 : 18);
-    for (long i = 0; i < n; i++) check_seed((uint64_t)(first + i));
+    for (long i = 0; i < n; i++) check_seed((uint64_t)(first + i), false);
+}
+
+/* The same with a fiber for each thread: no race inside of a launch, either. EIN_CASES_FIBERS of them. */
+static void random_programs_by_fibers(void **state)
+{
+    (void)state;
+    long first = from_environment("EIN_SEED", 101), n = from_environment("EIN_CASES_FIBERS", 1);
+    for (long i = 0; i < n; i++) check_seed((uint64_t)(first + i), true);
 }
 
 /* ---- what the machine is ------------------------------------------------------------------------------ */
@@ -588,6 +597,7 @@ int main(void)
         cmocka_unit_test(machines),      cmocka_unit_test(peers),           cmocka_unit_test(older_drivers),
         cmocka_unit_test(architectures), cmocka_unit_test(product_choices), cmocka_unit_test(graphs),
         cmocka_unit_test(threads),       cmocka_unit_test(failing_calls),
-        cmocka_unit_test(no_host_memory), cmocka_unit_test(lost_device),   cmocka_unit_test(random_programs)};
+        cmocka_unit_test(no_host_memory), cmocka_unit_test(lost_device),   cmocka_unit_test(random_programs),
+        cmocka_unit_test(random_programs_by_fibers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
