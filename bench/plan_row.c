@@ -46,6 +46,7 @@ static double high_water(const making *k, const plan *p, const program *lowered)
 static void note(const making *k, const plan *p, planned *out)
 {
     *out = (planned){.made = true, .fits = ein__plan_fullest(&k->graph, p) <= k->room, .us = p->predicted_us,
+                     .bound = p->bound_us,
                      .bytes = p->predicted_bytes, .states = p->states_searched, .mesh = ein__plan_mesh(&k->graph, p),
                      .shares = ein__plan_shares(&k->graph, p)};
 }

@@ -19,6 +19,7 @@ typedef struct planned {
     bool made;         /* a rival may not apply */
     bool fits;         /* into the regime's memory, or what the search's plan takes if that is more */
     double us, shares; /* on the fullest device, of an equal share */
+    double bound;      /* microseconds; 0: not known */
     i64 bytes, states;
     int mesh;
 } planned;

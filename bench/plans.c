@@ -66,12 +66,13 @@ typedef struct suite {
 static void print_planner(suite *s, const plan_row *r, const char *planner, const planned *x)
 {
     if (!x->made) return;
-    bool own = x == &r->own;
+    bool own = x == &r->own, bounded = own && x->bound > 0;
     report_row(&s->report,
-               json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:I, s:f, s:n, s:n, s:o, s:I, s:i, s:f, s:f, s:b}", "model", r->model,
+               json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:I, s:f, s:o, s:o, s:o, s:I, s:i, s:f, s:f, s:b}", "model", r->model,
                          "devices", r->devices, "machine", r->machine, "weights", REGIME_NAMES[r->regime], "planner", planner,
                          "origin", own ? "search" : "rule", "bytes", (json_int_t)x->bytes, "predicted_us", x->us, "bound_us",
-                         "gap", "search_ms", own ? json_real(r->search_ms) : json_null(), "states", (json_int_t)x->states,
+                         bounded ? json_real(x->bound) : json_null(), "gap",
+                         bounded ? json_real(x->us / x->bound - 1) : json_null(), "search_ms", own ? json_real(r->search_ms) : json_null(), "states", (json_int_t)x->states,
                          "mesh_k", x->mesh, "ratio", x->us / r->own.us, "shares", x->shares, "fits", x->fits));
 }
 

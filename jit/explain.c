@@ -86,6 +86,8 @@ void ein__explain(const ein_program *p, text *out)
     }
     i64 rest = node_bytes(&p->program, -1);
     if (rest > 0) ein__text_add(out, "between iterations and for outputs: %.3f MB\n", (double)rest * 1e-6);
-    ein__text_add(out, "in all: %.3f MB between devices in a run, predicted %.0f us\n", (double)p->program.remote_bytes * 1e-6,
+    ein__text_add(out, "in all: %.3f MB between devices in a run, predicted %.0f us", (double)p->program.remote_bytes * 1e-6,
                   p->plan.predicted_us);
+    if (p->plan.bound_us > 0) ein__text_add(out, "; no plan that was searched takes less than %.0f us", p->plan.bound_us);
+    ein__text_add(out, "\n");
 }

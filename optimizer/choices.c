@@ -4,9 +4,12 @@
  *   - all of it on every device; all of it on device 0;
  *   - one label, or one group of neighbouring labels, cut in p parts; with fewer than p units in as many
  * parts as there are units, the other devices idle, or doing the same as a neighbour;
- *   - two of these in a * b = p parts.
+ *   - two of these in a * b = p parts;
+ *   - p is a product of digits, and every digit is given to a label or to copies: a label is cut by all of its
+ * digits, the others' devices do the same.
  *
- * Part i lies on device i, the digits of two cuts taken in the order of the op's labels: equal cuts of
+ * Device i is the number that its digits make, the first one major; the parts of a label are numbered by its digits
+ * likewise. Part i lies on device i, the digits of two cuts taken in the order of the op's labels: equal cuts of
  * neighbouring ops meet on equal devices. Points are floor(i * units / parts), so that a cut in 8 refines one
  * in 2. What a label's role makes of its cut (blocks, partial states, two steps) is the plan's business. */
 #include "optimizer/choices.h"
@@ -80,6 +83,27 @@ static bool share_label(const target *x, const target *y)
     return false;
 }
 
+static bool same_choice(const choice *x, const choice *y)
+{
+    if (x->n_cuts != y->n_cuts || x->n_tuples != y->n_tuples) return false;
+    for (int i = 0; i < x->n_cuts; i++) {
+        const cut *c = &x->cuts[i], *d = &y->cuts[i];
+        if (c->n_labels != d->n_labels || c->n_parts != d->n_parts ||
+            memcmp(c->labels, d->labels, (size_t)c->n_labels * sizeof *c->labels) != 0)
+            return false;
+    }
+    return memcmp(x->devices, y->devices, (size_t)x->n_tuples * sizeof *x->devices) == 0;
+}
+
+/* Keep the choice if it is legal and new. */
+static ein_status add_new(maker *m, int n_cuts, const cut *cuts, int n_tuples, const devset *devices)
+{
+    const choice made = {.n_cuts = n_cuts, .n_tuples = n_tuples, .cuts = cuts, .devices = devices};
+    for (int i = 0; i < m->out->n; i++)
+        if (same_choice(&m->out->items[i], &made)) return EIN_OK;
+    return add_choice(m, n_cuts, cuts, n_tuples, devices);
+}
+
 static ein_status add_pair(maker *m, const target *x, const target *y)
 {
     devset devices[MAX_DEVICES] = {0};
@@ -98,6 +122,68 @@ static ein_status add_pair(maker *m, const target *x, const target *y)
         TRY(make_cut(m, y, b, &cuts[1]));
         TRY(add_choice(m, 2, cuts, m->n_devices, devices));
     }
+    return EIN_OK;
+}
+
+/* ---- digits -------------------------------------------------------------------------------------------- */
+
+enum { MAX_DIGITS = 3 };
+
+/* The prime factors of p, rising; the last two are joined while there are more than MAX_DIGITS. */
+static int find_digits(int p, int digits[MAX_DEVICES])
+{
+    int n = 0;
+    for (int f = 2; p > 1; f++)
+        for (; p % f == 0; p /= f) digits[n++] = f;
+    for (; n > MAX_DIGITS; n--) digits[n - 2] *= digits[n - 1];
+    return n;
+}
+
+/* The number that the digits of device d given to `to` make. */
+static int digits_of(int n, const int *digits, const int *given, int to, int d)
+{
+    int number = 0, step = 1;
+    for (int i = n - 1; i >= 0; d /= digits[i--]) {
+        if (given[i] != to) continue;
+        number += d % digits[i] * step;
+        step *= digits[i];
+    }
+    return number;
+}
+
+/* Digit i goes to target given[i], or (-1) to copies. */
+static ein_status add_digits(maker *m, int n, const int *digits, const int *given)
+{
+    devset devices[MAX_DEVICES] = {0};
+    cut cuts[MAX_DIGITS];
+    int of_cut[MAX_DIGITS], n_cuts = 0, tuples = 1, aggregated = 0;
+    for (int t = 0; t < m->n_targets; t++) {
+        int parts = 1;
+        for (int i = 0; i < n; i++) parts *= given[i] == t ? digits[i] : 1;
+        if (parts == 1) continue;
+        if (m->targets[t].units < parts || (aggregated += m->targets[t].aggregated) > 1) return EIN_OK;
+        TRY(make_cut(m, &m->targets[t], parts, &cuts[n_cuts]));
+        of_cut[n_cuts++] = t;
+        tuples *= parts;
+    }
+    for (int d = 0; d < m->n_devices; d++) {
+        int tuple = 0;
+        for (int c = 0; c < n_cuts; c++)
+            tuple = tuple * cuts[c].n_parts + digits_of(n, digits, given, of_cut[c], d);
+        devices[tuple] |= DEV(d);
+    }
+    return add_new(m, n_cuts, cuts, tuples, devices);
+}
+
+/* All ways to give the digits away; single labels only. */
+static ein_status add_all_digits(maker *m, int n_single)
+{
+    int digits[MAX_DEVICES], given[MAX_DIGITS], n = find_digits(m->n_devices, digits), i;
+    for (i = 0; i < n; i++) given[i] = -1;
+    do {
+        TRY(add_digits(m, n, digits, given));
+        for (i = n - 1; i >= 0 && ++given[i] == n_single; i--) given[i] = -1;
+    } while (i >= 0);
     return EIN_OK;
 }
 
@@ -128,25 +214,30 @@ static void add_group(maker *m, int first, int second, const i64 *units)
     if (cuttable(m->s, first) && cuttable(m->s, second)) add_target(m, 2, (int[]){first, second}, units);
 }
 
-static void find_targets(maker *m, const i64 *units)
+/* Returns how many are single labels: the first ones. */
+static int find_targets(maker *m, const i64 *units)
 {
     const index_map *r = &m->s->results[0];
     for (int l = 0; l < m->s->n_labels; l++)
         if (cuttable(m->s, l)) add_target(m, 1, &l, units);
+    int n_single = m->n_targets;
     for (int i = 0; i + 1 < r->n; i++) add_group(m, r->terms[i].label, r->terms[i + 1].label, units);
+    return n_single;
 }
 
 ein_status ein__choices(arena *a, const spec *s, const i64 *units, int n_devices, choice_list *out)
 {
     maker m = {.a = a, .s = s, .n_devices = n_devices, .out = out};
     TRY(add_choice(&m, 0, NULL, 1, &(devset){ALL_DEVICES(n_devices)}));
+    out->n_simple = 1;
     if (n_devices == 1) return EIN_OK;
     TRY(add_choice(&m, 0, NULL, 1, &(devset){DEV(0)}));
-    find_targets(&m, units);
+    int n_single = find_targets(&m, units);
     for (int i = 0; i < m.n_targets; i++) TRY(add_single(&m, &m.targets[i]));
     for (int i = 0; i < m.n_targets; i++)
         for (int k = i + 1; k < m.n_targets; k++) TRY(add_pair(&m, &m.targets[i], &m.targets[k]));
-    return EIN_OK;
+    out->n_simple = out->n;
+    return add_all_digits(&m, n_single);
 }
 
 /* ---- the choice behind a relation --------------------------------------------------------------------- */

@@ -5,7 +5,11 @@
 
 #include "core/plan/plan.h"
 
-typedef struct choice_list { int n, room; choice *items; } choice_list;
+typedef struct choice_list {
+    int n, room;
+    choice *items;
+    int n_simple; /* the first ones: at most two cuts, and no copies but of all or of small labels */
+} choice_list;
 
 /* What each label of each node is best cut at multiples of, so that neighbours agree where to cut: a linear
  * layer's outputs at whole heads, query heads at whole groups. A multiple of the granule. */

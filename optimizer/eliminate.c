@@ -58,8 +58,9 @@ static i64 entries_of(const work *w, const int *vars, int n)
     return size;
 }
 
-/* Entries of the table that eliminating y makes; FAR if it has too many variables. */
-static i64 message_size(const work *w, int y)
+/* Sums that eliminating y compares: all values of y for every entry of the table that it makes; FAR if that has too
+ * many variables. */
+static i64 message_work(const work *w, int y)
 {
     int scope[2][MAX_SCOPE + 2], n = 0, now = 0;
     for (int t = 0; t < w->tables.n; t++) {
@@ -68,16 +69,23 @@ static i64 message_size(const work *w, int y)
         now = 1 - now;
         if (n > MAX_SCOPE) return FAR;
     }
-    return entries_of(w, scope[now], n);
+    i64 entries = entries_of(w, scope[now], n);
+    return entries >= FAR / w->p->sizes[y] ? FAR : entries * w->p->sizes[y];
 }
 
 /* ---- a message ---------------------------------------------------------------------------------------- */
+
+/* A row told by a few of its entries: all others are FAR, or are those of an earlier row, which has none lower. */
+typedef struct short_row { int like, n, first; } short_row; /* like: a row, or -1: FAR; n < 0: it is not short */
 
 /* A table as a message sees it: rows over its variables but y, y contiguous. */
 typedef struct slice {
     const i64 *at;
     i64 *least;             /* per row */
+    i64 n_rows;
     i64 stride[MAX_SCOPE];  /* rows per step of each variable of the message; 0: it lacks the variable */
+    short_row *shorts;      /* of the second slice, if the message has them */
+    int *entries;           /* values of y */
 } slice;
 
 typedef struct ranked { i64 cost; int value; } ranked;
@@ -87,7 +95,9 @@ typedef struct message {
     i64 stride[MAX_SCOPE];
     int n_slices;
     slice *slices; /* the first one leads */
+    bool shorts;   /* there are two, which share y alone: then the second's short rows are not scanned */
     i64 *unary;    /* over y: the sum of the tables that have nothing else */
+    i64 *costs, *found; /* over y: with the leading row; per row of the second slice: what was found */
     ranked *heap, *order; /* values of y by their cost in the leading row: those not yet in order, those in order */
     int sorted;
     i64 *out;
@@ -117,6 +127,41 @@ static ein_status make_slice(work *w, const message *m, const cost_table *t, sli
         out->least[r] = least;
     }
     out->at = at;
+    out->n_rows = rows;
+    return EIN_OK;
+}
+
+enum { TOO_MANY = -1, HIGHER = -2 };
+
+/* Entries of `row` that are not FAR (like NULL), or lower than those of `like`; at most half of them. */
+static int few_entries(const i64 *row, const i64 *like, int size, int *out)
+{
+    int n = 0;
+    for (int y = 0; y < size; y++) {
+        i64 other = like != NULL ? like[y] : FAR;
+        if (row[y] >= FAR && other >= FAR) continue;
+        if (row[y] > other) return HIGHER;
+        if (row[y] < other && n == size / 2) return TOO_MANY;
+        if (row[y] < other) out[n++] = y;
+    }
+    return n;
+}
+
+static ein_status find_shorts(work *w, const message *m, slice *x)
+{
+    i64 like = -1;
+    int used = 0;
+    NEW(&w->step, x->shorts, x->n_rows);
+    NEW(&w->step, x->entries, x->n_rows * (m->size / 2));
+    for (i64 r = 0; r < x->n_rows; r++) {
+        short_row *s = &x->shorts[r];
+        const i64 *row = x->at + r * m->size;
+        *s = (short_row){-1, few_entries(row, NULL, m->size, x->entries + used), used};
+        if (s->n < 0 && like >= 0)
+            *s = (short_row){(int)like, few_entries(row, x->at + like * m->size, m->size, x->entries + used), used};
+        if (s->n >= 0) used += s->n;
+        else if (like < 0 || s->n == HIGHER) like = r;
+    }
     return EIN_OK;
 }
 
@@ -139,7 +184,10 @@ static void sink(ranked *h, int n, int i)
 /* The values of y by their cost in a row of the leading slice (NULL: there is none): a heap. */
 static void rank(message *m, const i64 *row)
 {
-    for (int y = 0; y < m->size; y++) m->heap[y] = (ranked){m->unary[y] + (row != NULL ? row[y] : 0), y};
+    for (int y = 0; y < m->size; y++) {
+        m->costs[y] = m->unary[y] + (row != NULL ? row[y] : 0);
+        m->heap[y] = (ranked){m->costs[y], y};
+    }
     for (int i = m->size / 2 - 1; i >= 0; i--) sink(m->heap, m->size, i);
     m->sorted = 0;
 }
@@ -156,9 +204,23 @@ static const ranked *nth(message *m, int i)
     return &m->order[i];
 }
 
+static i64 scan_short(const message *m, i64 row)
+{
+    const slice *x = &m->slices[1];
+    const short_row *s = &x->shorts[row];
+    i64 best = s->like >= 0 ? m->found[s->like] : FAR;
+    for (int i = 0; i < s->n; i++) {
+        int y = x->entries[s->first + i];
+        i64 sum = m->costs[y] + x->at[row * m->size + y];
+        if (sum < best) best = sum;
+    }
+    return best;
+}
+
 static i64 scan(message *m, const i64 *rows)
 {
     i64 best = FAR, others = 0;
+    if (m->shorts && m->slices[1].shorts[rows[1]].n >= 0) return scan_short(m, rows[1]);
     for (int s = 1; s < m->n_slices; s++) others += m->slices[s].least[rows[s]];
     for (int i = 0; i < m->size; i++) {
         const ranked *x = nth(m, i);
@@ -180,6 +242,7 @@ static void walk(message *m, int k, bool second, i64 *rows, i64 at)
     }
     if (k == m->n_vars) {
         m->out[at] = scan(m, rows);
+        if (m->shorts) m->found[rows[1]] = m->out[at];
         return;
     }
     if (second == (m->slices[0].stride[k] != 0)) {
@@ -234,6 +297,14 @@ static ein_status add_message(work *w, int y, const int *tables, int n)
     TRY(take_tables(w, &m, tables, n));
     NEW(&w->step, m.heap, m.size);
     NEW(&w->step, m.order, m.size);
+    NEW(&w->step, m.costs, m.size);
+    m.shorts = m.n_slices == 2;
+    for (int k = 0; k < m.n_vars && m.shorts; k++)
+        m.shorts = m.slices[0].stride[k] == 0 || m.slices[1].stride[k] == 0;
+    if (m.shorts) {
+        TRY(find_shorts(w, &m, &m.slices[1]));
+        NEW(&w->step, m.found, m.slices[1].n_rows);
+    }
     NEW(&w->step, rows, m.n_slices + 1);
     NEW(w->a, m.out, size);
     walk(&m, 0, false, rows, 0);
@@ -291,10 +362,10 @@ static ein_status eliminate_all(work *w)
         int next = -1;
         i64 least = 0;
         for (int v = 0; v < w->p->n_vars; v++) {
-            i64 size = w->done[v] ? 0 : message_size(w, v);
-            if (w->done[v] || (next >= 0 && size >= least)) continue;
+            i64 sums = w->done[v] ? 0 : message_work(w, v);
+            if (w->done[v] || (next >= 0 && sums >= least)) continue;
             next = v;
-            least = size;
+            least = sums;
         }
         TRY(eliminate_variable(w, next));
         w->done[next] = true;

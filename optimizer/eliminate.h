@@ -26,7 +26,7 @@ typedef struct sum_answer {
     i64 entries; /* of the tables that were made */
 } sum_answer;
 
-/* A variable at a time, the one whose elimination makes the smallest table (then the first). Ties go to the lowest
+/* A variable at a time, the one whose elimination compares the fewest sums (then the first). Ties go to the lowest
  * values, last variable first in the order of elimination. Tables that would have more than `room` entries, or too
  * many variables, are split: the bound is then a relaxation, and the assignment a local optimum reached from its
  * own and from `start` (may be NULL). */

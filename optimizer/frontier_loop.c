@@ -103,7 +103,7 @@ static ein_status carry_layouts(walk *w, const loop *l, int c, int *n, int relat
         const node *x = &w->g->nodes.items[i];
         for (int o = 0; o < x->spec.n_operands && w->p->options[i].n > 0; o++) {
             if (ein__value_source(w->g, x->operands[o]) != v) continue;
-            for (int k = 0; k < w->p->options[i].n; k++) {
+            for (int k = 0; k < w->p->options[i].n_simple; k++) {
                 const option *y = &w->p->options[i].items[k];
                 const relation *r = p->pool.relations.items[y->needs[o]];
                 if (y->choice.n_cuts != 1 || ein__relation_check(r, numel, p->n_devices, NULL) != EIN_OK)

@@ -39,6 +39,17 @@ static ein_status key_at(pool *p, uint64_t seed, int **id)
     return ein__idmap_at(p->a, &p->ids, ein__hash(p->key.bytes, p->key.n, seed), id);
 }
 
+static ein_status shape_of(pool *p, const relation *r, hash128 *out)
+{
+    relation nowhere = *r;
+    nowhere.n_blocks = 0;
+    p->key.n = 0;
+    ein__relation_key(&nowhere, &p->key);
+    TRY(ein__text_status(&p->key));
+    *out = ein__hash(p->key.bytes, p->key.n, 4);
+    return EIN_OK;
+}
+
 ein_status ein__pool_relation(pool *p, const relation *r, int *id)
 {
     int *at;
@@ -49,6 +60,10 @@ ein_status ein__pool_relation(pool *p, const relation *r, int *id)
         relation *copy;
         NEW(p->a, copy, 1);
         TRY(ein__relation_copy(p->a, r, copy));
+        struct pool_known k = {.finished = -1};
+        TRY(shape_of(p, r, &k.shape));
+        for (int i = 0; i < r->n_blocks * r->n_partials; i++) k.devices |= r->devices[i];
+        PUSH(p->a, &p->known, k);
         *at = p->relations.n;
         PUSH(p->a, &p->relations, copy);
     }
@@ -59,8 +74,12 @@ ein_status ein__pool_relation(pool *p, const relation *r, int *id)
 ein_status ein__pool_placed(pool *p, const placed *x, int *id)
 {
     int *at;
+    hash128 merge_key = {0, 0};
     p->key.n = 0;
-    if (x->merge != NULL) ein__merge_key(x->merge, &p->key);
+    if (x->merge != NULL) {
+        ein__merge_key(x->merge, &p->key);
+        merge_key = ein__hash(p->key.bytes, p->key.n, 5);
+    }
     ein__key_int(&p->key, 'r', x->result);
     ein__key_int(&p->key, 'u', x->used);
     for (int i = 0; i < x->n_states; i++) ein__key_int(&p->key, 's', x->states[i]);
@@ -68,17 +87,30 @@ ein_status ein__pool_placed(pool *p, const placed *x, int *id)
     if (*at < 0) {
         *at = p->placed.n;
         PUSH(p->a, &p->placed, *x);
+        p->placed.items[*at].merge_key = merge_key;
     }
     *id = *at;
     return EIN_OK;
 }
 
+ein_status ein__pool_known_finished(pool *p, int relation_id, int *id)
+{
+    int *known = &p->known.items[relation_id].finished;
+    if (*known < 0) {
+        const relation *r = p->relations.items[relation_id];
+        placed x = {.n_states = 1, .used = 1, .states = {relation_id}};
+        x.complete = ein__relation_check(r, ein__relation_numel(r), HOST + 1, NULL) == EIN_OK;
+        TRY(ein__pool_placed(p, &x, known));
+    }
+    *id = *known;
+    return EIN_OK;
+}
+
 ein_status ein__pool_finished(pool *p, const relation *r, int *id)
 {
-    placed x = {.n_states = 1, .used = 1};
-    x.complete = ein__relation_check(r, ein__relation_numel(r), HOST + 1, NULL) == EIN_OK;
-    TRY(ein__pool_relation(p, r, &x.states[0]));
-    return ein__pool_placed(p, &x, id);
+    int relation_id;
+    TRY(ein__pool_relation(p, r, &relation_id));
+    return ein__pool_known_finished(p, relation_id, id);
 }
 
 ein_status ein__pool_list(pool *p, int before, int last, int *id)

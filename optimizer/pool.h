@@ -24,6 +24,7 @@ typedef struct placed {
     uint32_t used;
     int states[MAX_STATES]; /* relations */
     bool complete;          /* finished, and every element is somewhere */
+    hash128 merge_key;      /* zero: no merge; the pool fills it in */
 } placed;
 
 /* All that there is of a value: where it was made, then what was fetched. */
@@ -37,6 +38,8 @@ typedef struct pool {
     arena *a;
     idmap ids;
     struct { int n, room; relation **items; } relations;
+    struct { int n, room; struct pool_known { devset devices; int finished; hash128 shape; } *items; } known; /* per relation: all
+                          its devices; it as a finished placed value, -1: not asked; all of it but where it lies */
     struct { int n, room; placed *items; } placed;
     struct { int n, room; placed_list *items; } lists;
     text key; /* scratch; ein__pool_free frees it */
@@ -46,6 +49,7 @@ ein_status ein__pool_relation(pool *p, const relation *r, int *id);
 ein_status ein__pool_placed(pool *p, const placed *x, int *id);
 /* A finished relation as a placed value. */
 ein_status ein__pool_finished(pool *p, const relation *r, int *id);
+ein_status ein__pool_known_finished(pool *p, int relation_id, int *id);
 /* List `before` (-1: none) and then `last`. */
 ein_status ein__pool_list(pool *p, int before, int last, int *id);
 void ein__pool_free(pool *p);

@@ -10,8 +10,9 @@
 
 /* ---- moves -------------------------------------------------------------------------------------------- */
 
-static ein_status ask_model(prices *p, const placed *x, ein_dtype dtype, int to, move *out)
+static ein_status ask_model(prices *p, int from, ein_dtype dtype, int to, move *out)
 {
+    const placed *x = &p->pool.placed.items[from];
     const relation *states[MAX_STATES];
     arena scratch = {NULL};
     for (int i = 0; i < x->n_states; i++) states[i] = p->pool.relations.items[x->states[i]];
@@ -21,6 +22,22 @@ static ein_status ask_model(prices *p, const placed *x, ein_dtype dtype, int to,
                            p->pool.relations.items[to], &out->seconds, &out->bytes);
     ein__arena_free(&scratch);
     return s;
+}
+
+/* The model's answer, or the one for an exchange that is alike. */
+static ein_status price_exchange(prices *p, int from, ein_dtype dtype, int to, move *out)
+{
+    int *at;
+    if (p->classes == NULL) return ask_model(p, from, dtype, to, out);
+    TRY(ein__idmap_at(p->a, &p->exchanges_known, ein__exchange_key(p, from, dtype, to), &at));
+    if (*at < 0) {
+        *at = p->exchanges.n;
+        TRY(ask_model(p, from, dtype, to, out));
+        PUSH(p->a, &p->exchanges, *out);
+    }
+    *out = p->exchanges.items[*at];
+    out->to = to;
+    return EIN_OK;
 }
 
 static ein_status whole_copy(prices *p, int of, int *out)
@@ -35,11 +52,10 @@ static ein_status whole_copy(prices *p, int of, int *out)
 
 static ein_status make_move(prices *p, int from, ein_dtype dtype, int to, move *out)
 {
-    const placed x = p->pool.placed.items[from];
-    TRY(ask_model(p, &x, dtype, to, out));
+    TRY(price_exchange(p, from, dtype, to, out));
     if (!isinf(out->seconds)) return EIN_OK;
     TRY(whole_copy(p, to, &to));
-    return ask_model(p, &x, dtype, to, out);
+    return price_exchange(p, from, dtype, to, out);
 }
 
 ein_status ein__price_move(prices *p, int from, ein_dtype dtype, int to, move *out)
@@ -72,21 +88,26 @@ static bool device_sees(const prices *p, int list, int device, const index_map *
     return false;
 }
 
-/* Devices, by block of the need, that cannot see all that they need; true if there are any. */
-static bool find_missing(const prices *p, const spec *s, const index_map *m, const choice *c, int list,
-                         devset *missing)
+/* Devices, by block of the need, that cannot see all that they need. Returns all of them. `single`: no device needs
+ * more than one box. */
+static devset find_missing(const prices *p, const spec *s, const index_map *m, const choice *c, int list,
+                           devset *missing, bool *single)
 {
     label_box boxes[MAX_BOXES];
-    bool any = false;
+    devset any = 0, busy = 0;
+    *single = true;
     for (int t = 0; t < c->n_tuples; t++) {
         int n = ein__tuple_boxes(s, c, t, MAX_BOXES, boxes), block = ein__tuple_block(m, c, t);
-        for (devset d = c->devices[t]; d != 0; d &= d - 1)
+        for (devset d = c->devices[t]; d != 0; d &= d - 1) {
+            int device = __builtin_ctz(d);
+            *single = *single && n == 1 && (busy & DEV(device)) == 0;
+            busy |= DEV(device);
             for (int b = 0; b < n; b++) {
-                int device = __builtin_ctz(d);
                 if (device_sees(p, list, device, m, &boxes[b])) continue;
                 missing[block] |= DEV(device);
-                any = true;
+                any |= DEV(device);
             }
+        }
     }
     return any;
 }
@@ -100,23 +121,83 @@ static bool list_has(const prices *p, int list, int relation_id)
     return false;
 }
 
+ein_status ein__price_seen(prices *p, int node_index, int operand, const choice *c, int need, int entry,
+                           seen *out)
+{
+    const spec *s = &p->g->nodes.items[node_index].spec;
+    int of = p->alike != NULL ? p->alike[node_index] : node_index;
+    int *at, key[4] = {of, operand, need, entry};
+    TRY(ein__idmap_at(p->a, &p->seen_known, ein__hash(key, sizeof key, 0), &at));
+    if (*at < 0) {
+        devset *missing;
+        int list;
+        *at = p->seen.n;
+        if (entry < 0) list = -1;
+        else TRY(ein__pool_list(&p->pool, -1, entry, &list));
+        NEW(p->a, missing, p->pool.relations.items[need]->n_blocks);
+        devset any = find_missing(p, s, &s->operands[operand], c, list, missing, &out->single);
+        out->devices = p->pool.known.items[need].devices & ~any;
+        PUSH(p->a, &p->seen, *out);
+        return EIN_OK;
+    }
+    *out = p->seen.items[*at];
+    return EIN_OK;
+}
+
+/* Relation `need` on some of its devices only. */
+static ein_status restricted(prices *p, int need, devset devices, int *out)
+{
+    relation r = *p->pool.relations.items[need];
+    int *at, key[2] = {need, (int)devices};
+    devset *some;
+    *out = need;
+    if ((p->pool.known.items[need].devices & ~devices) == 0) return EIN_OK;
+    TRY(ein__idmap_at(p->a, &p->lacks_known, ein__hash(key, sizeof key, 0), &at));
+    if (*at < 0) {
+        NEW(p->a, some, r.n_blocks);
+        for (int b = 0; b < r.n_blocks; b++) some[b] = r.devices[b] & devices;
+        r.devices = some;
+        TRY(ein__pool_relation(&p->pool, &r, at));
+    }
+    *out = *at;
+    return EIN_OK;
+}
+
+/* What is lacking of a need, as a relation; -1: nothing. */
+static ein_status lacking(prices *p, int node_index, int operand, const choice *c, int need, int list, int *out)
+{
+    const spec *s = &p->g->nodes.items[node_index].spec;
+    devset missing = p->pool.known.items[need].devices, *of_block;
+    seen found;
+    *out = -1;
+    TRY(ein__price_seen(p, node_index, operand, c, need, -1, &found));
+    missing &= ~found.devices;
+    for (int l = list; l >= 0 && found.single; l = p->pool.lists.items[l].before) {
+        int entry = p->pool.lists.items[l].last;
+        if (p->pool.placed.items[entry].merge != NULL) continue;
+        TRY(ein__price_seen(p, node_index, operand, c, need, entry, &found));
+        missing &= ~found.devices;
+    }
+    if (found.single) return missing != 0 ? restricted(p, need, missing, out) : EIN_OK;
+    relation r = *p->pool.relations.items[need];
+    NEW(p->a, of_block, r.n_blocks);
+    r.devices = of_block;
+    if (find_missing(p, s, &s->operands[operand], c, list, of_block, &found.single) == 0) return EIN_OK;
+    return ein__pool_relation(&p->pool, &r, out);
+}
+
 static ein_status make_fetch(prices *p, int node_index, int operand, const choice *c, int need, int list,
                              fetch *out)
 {
-    const node *n = &p->g->nodes.items[node_index];
-    const index_map *m = &n->spec.operands[operand];
-    relation lacks = *p->pool.relations.items[need];
-    devset *missing;
+    value v = ein__value_source(p->g, p->g->nodes.items[node_index].operands[operand]);
     move way;
     int to;
-    NEW(p->a, missing, lacks.n_blocks);
     *out = (fetch){.list = list};
-    if (list_has(p, list, need) || !find_missing(p, &n->spec, m, c, list, missing)) return EIN_OK;
-    lacks.devices = missing;
-    value v = ein__value_source(p->g, n->operands[operand]);
-    TRY(ein__pool_relation(&p->pool, &lacks, &to));
+    if (list_has(p, list, need)) return EIN_OK;
+    TRY(lacking(p, node_index, operand, c, need, list, &to));
+    if (to < 0) return EIN_OK;
     TRY(ein__price_move(p, p->pool.lists.items[list].source, p->g->values.items[v].dtype, to, &way));
-    TRY(ein__pool_finished(&p->pool, p->pool.relations.items[way.to], &to));
+    TRY(ein__pool_known_finished(&p->pool, way.to, &to));
     out->seconds = way.seconds;
     out->bytes = way.bytes;
     return ein__pool_list(&p->pool, list, to, &out->list);
@@ -286,13 +367,15 @@ ein_status ein__price_options(prices *p, int node_index, const i64 *units, const
         TRY(fixed_choice(p, n, fixed, &choices, e));
     else
         TRY(ein__choices(p->a, &n->spec, units, p->n_devices, &choices));
+    if (fixed != NULL) choices.n_simple = choices.n;
     NEW(p->a, out->items, choices.n);
-    out->n = 0;
+    out->n = out->n_simple = 0;
     for (int i = 0; i < choices.n; i++) {
         option o = {.choice = choices.items[i]};
         TRY(ein__price_option(p, n, &o));
         if (o.seconds >= 0 && (n->kind != OP_APPEND || fixed != NULL || !cuts_groups(&o.choice)))
             out->items[out->n++] = o;
+        if (i < choices.n_simple) out->n_simple = out->n;
     }
     return EIN_OK;
 }

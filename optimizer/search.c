@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static const strategy *const STRATEGIES[] = {&ein__search_frontier};
+static const strategy *const STRATEGIES[] = {&ein__search_exact, &ein__search_frontier};
 enum { N_STRATEGIES = sizeof STRATEGIES / sizeof *STRATEGIES };
 
 /* ---- problem ------------------------------------------------------------------------------------------ */
@@ -32,7 +32,37 @@ static ein_status price_choices(problem *p, const node *n, const choice_list *ch
         TRY(ein__price_option(&p->prices, n, &o));
         if (o.seconds >= 0) out->items[out->n++] = o;
     }
+    out->n_simple = out->n;
     return EIN_OK;
+}
+
+static ein_status node_key(const problem *p, int i, const label_units *units, text *key)
+{
+    const node *n = &p->g->nodes.items[i];
+    ein__node_key(n, key);
+    for (int k = 0; k < n->spec.n_operands; k++) ein__key_int(key, 'o', p->g->values.items[n->operands[k]].dtype);
+    for (int k = 0; k < n->spec.n_results; k++) ein__key_int(key, 'r', p->g->values.items[n->results[k]].dtype);
+    for (int l = 0; l < n->spec.n_labels; l++) ein__key_int(key, 'u', units[i][l]);
+    return ein__text_status(key);
+}
+
+/* Nodes that have the same options: the first one stands for all. */
+static ein_status find_alike(problem *p, const label_units *units)
+{
+    idmap known = {0};
+    int *alike, *at;
+    text key = {0};
+    ein_status s = EIN_OK;
+    NEW(p->a, alike, p->g->nodes.n);
+    for (int i = 0; i < p->g->nodes.n && s == EIN_OK; i++) {
+        key.n = 0;
+        s = node_key(p, i, units, &key);
+        if (s == EIN_OK) s = ein__idmap_at(p->a, &known, ein__hash(key.bytes, key.n, 0), &at);
+        if (s == EIN_OK) alike[i] = *at = *at < 0 || p->g->nodes.items[i].kind == OP_APPEND ? i : *at;
+    }
+    ein__text_free(&key);
+    p->prices.alike = alike;
+    return s;
 }
 
 static ein_status make_options(problem *p)
@@ -40,10 +70,15 @@ static ein_status make_options(problem *p)
     label_units *units;
     TRY(ein__choice_units(p->a, p->g, p->prices.n_devices, &units));
     NEW(p->a, p->options, p->g->nodes.n);
+    TRY(find_alike(p, units));
     for (int i = 0; i < p->g->nodes.n; i++) {
         const node *n = &p->g->nodes.items[i];
         if (ein__node_is_view(n)) continue;
         const relation *fixed = n->kind == OP_APPEND ? fixed_leaf(p, n->operands[0]) : NULL;
+        if (fixed == NULL && p->prices.alike[i] != i && p->choices == NULL) {
+            p->options[i] = p->options[p->prices.alike[i]];
+            continue;
+        }
         if (p->choices != NULL) TRY(price_choices(p, n, &p->choices[i], &p->options[i]));
         else TRY(ein__price_options(&p->prices, i, units[i], fixed, &p->options[i], p->e));
     }
@@ -91,13 +126,14 @@ static ein_status plan_leaf(arena *a, problem *p, int i, int relation_id, relati
     return ein__relation_copy(a, p->prices.pool.relations.items[relation_id], out);
 }
 
-static ein_status make_plan(arena *a, problem *p, const answer *x, plan *out)
+ein_status ein__answer_plan(arena *a, problem *p, const answer *x, plan *out)
 {
     const graph *g = p->g;
     *out = (plan){.n_devices = p->prices.n_devices,
                   .n_nodes = g->nodes.n,
                   .n_leaves = g->leaves.n,
                   .predicted_us = x->seconds * 1e6,
+                  .bound_us = x->bound * 1e6,
                   .predicted_bytes = x->bytes,
                   .states_searched = p->states_searched};
     for (int i = 0; i < g->loops.n; i++) out->n_carries += g->loops.items[i].n_carries;
@@ -115,20 +151,28 @@ static ein_status make_plan(arena *a, problem *p, const answer *x, plan *out)
 
 /* ---- search ------------------------------------------------------------------------------------------- */
 
+ein_status ein__answer_make(problem *p, answer *out)
+{
+    int carries = 0;
+    for (int l = 0; l < p->g->loops.n; l++) carries += p->g->loops.items[l].n_carries;
+    *out = (answer){0};
+    NEW(p->a, out->options, p->g->nodes.n);
+    NEW(p->a, out->leaves, p->g->leaves.n);
+    NEW(p->a, out->carries, carries);
+    for (int k = 0; k < p->g->leaves.n; k++) out->leaves[k] = -1;
+    return EIN_OK;
+}
+
 static ein_status search(arena *a, problem *p, plan *out)
 {
-    answer x = {0};
-    int i = 0, carries = 0;
-    for (int l = 0; l < p->g->loops.n; l++) carries += p->g->loops.items[l].n_carries;
+    answer x;
+    int i = 0;
     TRY(make_options(p));
-    NEW(p->a, x.options, p->g->nodes.n);
-    NEW(p->a, x.leaves, p->g->leaves.n);
-    NEW(p->a, x.carries, carries);
-    for (int k = 0; k < p->g->leaves.n; k++) x.leaves[k] = -1;
+    TRY(ein__answer_make(p, &x));
     while (i < N_STRATEGIES && !STRATEGIES[i]->applicable(p)) i++;
     if (i == N_STRATEGIES) return ein__fail(p->e, EIN_NO_PLAN, "no search strategy applies");
     TRY(STRATEGIES[i]->search(p, &x));
-    return make_plan(a, p, &x, out);
+    return ein__answer_plan(a, p, &x, out);
 }
 
 ein_status ein__search_within(arena *a, const graph *g, const machine *m, const cost_model *c,
@@ -139,11 +183,13 @@ ein_status ein__search_within(arena *a, const graph *g, const machine *m, const 
     p.prices =
         (prices){.a = &scratch, .g = g, .model = c, .n_devices = m->n_devices, .pool = {.a = &scratch}};
     p.capacity = ein__memory_room(g, m->n_devices, limits->slack);
+    ein__device_classes(m, p.classes);
+    p.prices.classes = p.classes;
     ein_status s = search(a, &p, out);
     ein__pool_free(&p.prices.pool);
     ein__arena_free(&scratch);
-    if (s == EIN_NO_MEMORY) return ein__fail(e, s, "out of memory searching a plan");
-    return s == EIN_OK ? ein__plan_check(g, out, e) : s;
+    if (s == EIN_OK) s = ein__plan_check(g, out, e);
+    return s == EIN_NO_MEMORY ? ein__fail(e, s, "out of memory searching a plan") : s;
 }
 
 ein_status ein__search(arena *a, const graph *g, const machine *m, const cost_model *c,

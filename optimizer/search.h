@@ -16,6 +16,7 @@ typedef struct problem {
     const fixed_layouts *fixed;
     const choice_list *choices; /* per node; NULL: all there are */
     prices prices;
+    int classes[MAX_DEVICES]; /* of devices that may change places */
     option_list *options; /* per node; none for views */
     double capacity;      /* bytes of parameters and states per device */
     i64 states_searched;
@@ -27,6 +28,7 @@ typedef struct answer {
     int *options, *leaves, *carries;
     double seconds;
     i64 bytes;
+    double bound; /* seconds; no plan of these options takes less. 0: not known */
 } answer;
 
 /* One way to search. "Not applicable" is an ordinary answer. */
@@ -36,7 +38,11 @@ typedef struct strategy {
     ein_status (*search)(problem *p, answer *out);
 } strategy;
 
-extern const strategy ein__search_frontier;
+extern const strategy ein__search_exact, ein__search_frontier;
+
+ein_status ein__answer_make(problem *p, answer *out);
+/* The plan that an answer stands for, on `a`. */
+ein_status ein__answer_plan(arena *a, problem *p, const answer *x, plan *out);
 
 /* Bytes that count against the capacity, per element of the leaf; 0: it does not count. */
 double ein__leaf_weight(const graph *g, const leaf *l);

@@ -51,7 +51,7 @@ static ein_status step_node(walk *w, frontier *f, int i, int count)
     if (ein__node_is_view(n)) return EIN_OK;
     TRY(ein__frontier_slots(w, at_node(i), &next.slots));
     for (int s = 0; s < f->n; s++)
-        for (int k = 0; k < w->p->options[i].n; k++) TRY(try_option(w, f->items[s], i, k, count, &trials));
+        for (int k = 0; k < w->p->options[i].n_simple; k++) TRY(try_option(w, f->items[s], i, k, count, &trials));
     for (int k = 0; k < trials.n; k++) TRY(ein__trial_finish(w, trials.items[k], &next.slots, count));
     TRY(ein__frontier_select(w, &trials, &next));
     ein__arena_free(w->step);

@@ -17,6 +17,7 @@ typedef struct plan {
     int n_carries;
     relation *carries; /* all loops' carries in order: the finished layout at the start of each iteration */
     double predicted_us;
+    double bound_us;     /* no plan of the search's choices takes less; 0: not known */
     i64 predicted_bytes; /* between devices, one run */
     i64 states_searched;
     bool alike_products; /* the machine's library multiplies operands of one type only; not printed: the machine says it */

@@ -17,6 +17,8 @@ static ein_status check_sizes(const graph *g, const plan *p, error *e)
     if (!isfinite(p->predicted_us) || p->predicted_us < 0 || p->predicted_bytes < 0 || p->states_searched < 0)
         return ein__fail(e, EIN_NO_PLAN, "plan: predicted %g us and %lld bytes", p->predicted_us,
                          (long long)p->predicted_bytes);
+    if (!isfinite(p->bound_us) || p->bound_us < 0)
+        return ein__fail(e, EIN_NO_PLAN, "plan: bound of %g us", p->bound_us);
     return EIN_OK;
 }
 

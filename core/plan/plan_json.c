@@ -135,6 +135,10 @@ static ein_status print_plan(const graph *g, const plan *p, bool names, text *ou
     }
     ein__text_add(out, "\n],\n\"predicted_us\":");
     print_real(p->predicted_us, out);
+    if (p->bound_us > 0) {
+        ein__text_add(out, ",\"bound_us\":");
+        print_real(p->bound_us, out);
+    }
     ein__text_add(out, ",\"predicted_bytes\":%lld,\"states_searched\":%lld}\n", (long long)p->predicted_bytes,
                   (long long)p->states_searched);
     return ein__text_status(out);
@@ -402,15 +406,18 @@ static ein_status read_plan(reader *r, json_t *root, plan *out)
 {
     i64 n;
     snprintf(r->where, sizeof r->where, "plan");
-    TRY(check_members(r, root,
-                      (const char *const[]){"ein_plan", "devices", "nodes", "leaves", "carries",
-                                            "predicted_us", "predicted_bytes", "states_searched", NULL}));
+    json_t *bound = json_object_get(root, "bound_us"); /* optional */
+    const char *const members[] = {"ein_plan", "devices", "nodes", "leaves", "carries", "predicted_us", "predicted_bytes",
+                                   "states_searched", bound != NULL ? "bound_us" : NULL, NULL};
+    TRY(check_members(r, root, members));
     TRY(take_int(r, json_object_get(root, "ein_plan"), "ein_plan", 1, 1, &n));
     TRY(take_int(r, json_object_get(root, "devices"), "devices", 1, MAX_DEVICES, &n));
     out->n_devices = r->n_devices = (int)n;
     json_t *us = json_object_get(root, "predicted_us");
     if (!json_is_number(us)) return WRONG(r, "plan: \"predicted_us\" must be a number");
     out->predicted_us = json_number_value(us);
+    if (bound != NULL && !json_is_number(bound)) return WRONG(r, "plan: \"bound_us\" must be a number");
+    out->bound_us = json_number_value(bound);
     TRY(take_int(r, json_object_get(root, "predicted_bytes"), "predicted_bytes", 0, INT64_MAX,
                  &out->predicted_bytes));
     TRY(take_int(r, json_object_get(root, "states_searched"), "states_searched", 0, INT64_MAX,

@@ -62,7 +62,16 @@ static void test_linear(void **state)
                                            "k:0,3,6,9,12 on 1 2 4 8\n"
                                            "d0:0,1,3 / n:0,4,8 on 1 2 4 8\n"
                                            "d0:0,1,3 / k:0,6,12 on 1 2 4 8\n"
-                                           "n:0,4,8 / k:0,6,12 on 1 2 4 8\n");
+                                           "n:0,4,8 / k:0,6,12 on 1 2 4 8\n"
+                                           "d0:0,1,3 on 5 a\n" /* by the second digit, copies by the first */
+                                           "n:0,4,8 on 5 a\n"
+                                           "k:0,6,12 on 5 a\n"
+                                           "d0:0,1,3 on 3 c\n"
+                                           "n:0,4,8 on 3 c\n"
+                                           "d0:0,1,3 / n:0,4,8 on 1 4 2 8\n"
+                                           "k:0,6,12 on 3 c\n"
+                                           "d0:0,1,3 / k:0,6,12 on 1 4 2 8\n"
+                                           "n:0,4,8 / k:0,6,12 on 1 4 2 8\n");
     t.n = 0;
     print_choices(&s, 1, &t);
     assert_string_equal(ein__text_get(&t), "on 1\n");

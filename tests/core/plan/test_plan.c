@@ -35,7 +35,7 @@ static void assert_same(const graph *g, const plan *p, const plan *q)
     }
     for (int i = 0; i < g->leaves.n; i++) assert_true(ein__relation_equal(&p->leaves[i], &q->leaves[i]));
     for (int i = 0; i < p->n_carries; i++) assert_true(ein__relation_equal(&p->carries[i], &q->carries[i]));
-    assert_true(p->predicted_us == q->predicted_us);
+    assert_true(p->predicted_us == q->predicted_us && p->bound_us == q->bound_us);
     assert_int_equal(p->predicted_bytes, q->predicted_bytes);
     assert_int_equal(p->states_searched, q->states_searched);
 }
@@ -71,6 +71,7 @@ static void test_random_plans(void **state)
         assert_int_equal(ein__canonicalize(&r.graph->g, &g, NULL), EIN_OK);
         assert_int_equal(random_plan_make(&a, &g, (uint64_t)seed, seed % MAX_DEVICES + 1, NULL, &p), EIN_OK);
         p.predicted_us = seed / 3.0;
+        p.bound_us = seed % 2 * (seed / 7.0);
         p.predicted_bytes = (i64)seed << 33;
         p.states_searched = seed;
         carries += p.n_carries;
