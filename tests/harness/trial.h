@@ -22,7 +22,9 @@ void trial_free(trial *t);
 void *trial_data(const trial *t, const char *leaf_name);
 void trial_set_scalar(trial *t, const char *name, i64 x);
 
-/* A fresh context; `cache` NULL: without one. */
+/* "host:3", or "cuda:3" where the environment says EIN_ON=cuda: most tests can run there, over the fake (tests/fake). */
+const char *trial_machine(const char *machine, char room[16]);
+/* A fresh context on that machine; `cache` NULL: without one. */
 ein_context *open_context(const char *machine, const char *cache);
 /* A new directory under that of temporary files; removed with its files by remove_directory. */
 char *make_directory(void);
