@@ -281,6 +281,13 @@ static inline bool rig_twin(rig *r, rig_text *t, void **args, twin_memory *m)
     return true;
 }
 
+/* From here on barriers are counted, and taken away. Not where fibers are not to run. */
+static inline void rig_start_barriers(void)
+{
+    if (getenv("RIG_HOST_ONLY") != NULL) skip();
+    rig_barriers = 0;
+}
+
 /* Every barrier of the text must be needed in this launch. */
 static inline void rig_check_barriers(rig *r, void **args, twin_memory *m)
 {

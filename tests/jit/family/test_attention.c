@@ -355,7 +355,7 @@ static void barriers(void **state)
          .window = 100, .n_out = 1, .mask = EIN_F32, .over = "st"}};
     (void)state;
     rig_every_architecture = false;
-    rig_barriers = 0;
+    rig_start_barriers();
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) check(&all[i]);
     assert_true(rig_barriers >= 4 * 7);
     rig_barriers = -1;

@@ -189,7 +189,7 @@ static void norms(void **state)
 /* A tree in shared memory for each state: no barrier of it is too many. */
 static void barriers(void **state)
 {
-    rig_barriers = 0;
+    rig_start_barriers();
     norms(state);
     assert_int_equal(rig_barriers, 6 * 2);
     rig_barriers = -1;

@@ -101,7 +101,7 @@ static void types(void **state)
 static void barriers(void **state)
 {
     (void)state;
-    rig_barriers = 0;
+    rig_start_barriers();
     for (int indexed = 0; indexed < 2; indexed++) check((problem){EIN_F32, false, false, 300, 5, indexed});
     assert_int_equal(rig_barriers, 2 * 3);
     rig_barriers = -1;
