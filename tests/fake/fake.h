@@ -91,13 +91,14 @@ bool fake_valid(const void *p, object_kind kind);
 
 /* ---- memory (memory.c, access.c) ---- */
 
+enum { READERS = 4 };
 typedef struct physical {
     object o;
     int device;
     size_t bytes;
     int maps;
-    bool released, mappable;  /* mappable: of cuMemCreate */
-    uint32_t *written, *read; /* with `check`: who wrote and who read a byte last; 0: nobody yet */
+    bool released, mappable;           /* mappable: of cuMemCreate */
+    uint32_t *written, *read[READERS]; /* with `check`: of a byte, who wrote it last, and readers without an order */
 } physical;
 
 /* Addresses that mean memory: [at, at + bytes) in [pages, pages + page_bytes). */
@@ -346,7 +347,7 @@ enum {
     NEEDS_NOTHING = 0,
     NEEDS_INIT = 1,
     NEEDS_CONTEXT = 2, /* a current context without an error */
-    HAS_EFFECT = 4,         /* frees or waits, even where it is made to fail */
+    HAS_EFFECT = 4,    /* frees or waits, even where it is made to fail */
     UNSAFE = 8         /* forbidden while a stream of this thread is captured */
 };
 typedef struct call {

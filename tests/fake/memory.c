@@ -60,7 +60,7 @@ physical *fake_physical_make(int device, size_t bytes, bool mappable)
     m->mappable = mappable;
     if (fake.settings.check) {
         m->written = shadow_make(bytes);
-        m->read = shadow_make(bytes);
+        for (int i = 0; i < READERS; i++) m->read[i] = shadow_make(bytes);
     }
     return m;
 }
@@ -70,8 +70,11 @@ void fake_physical_drop(physical *m)
     if (!m->o.live || m->maps > 0 || !m->released) return;
     m->o.live = false;
     if (m->written != NULL) munmap(m->written, m->bytes * sizeof(uint32_t));
-    if (m->read != NULL) munmap(m->read, m->bytes * sizeof(uint32_t));
-    m->written = m->read = NULL;
+    m->written = NULL;
+    for (int i = 0; i < READERS; i++) {
+        if (m->read[i] != NULL) munmap(m->read[i], m->bytes * sizeof(uint32_t));
+        m->read[i] = NULL;
+    }
 }
 
 /* ---- blocks ---- */

@@ -73,6 +73,22 @@ static void race(const task *t, const char *what, const void *p)
     now.told_race = true;
 }
 
+/* Noted beside readers without an order to it; where there are too many, instead of any of them. */
+static void note_reader(const task *t, physical *m, size_t i, uint32_t mine)
+{
+    int slot = 0;
+    while (slot < READERS && m->read[slot][i] != mine && !fake_ordered(t, m->read[slot][i])) slot++;
+    m->read[slot < READERS ? slot : (int)(fake_random() % READERS)][i] = mine;
+}
+
+/* A reader that the task is not behind? */
+static bool is_read(const task *t, const physical *m, size_t i, uint32_t mine)
+{
+    for (int slot = 0; slot < READERS && m->read[slot][i] != 0; slot++)
+        if (m->read[slot][i] != mine && !fake_ordered(t, m->read[slot][i])) return true;
+    return false;
+}
+
 void fake_note_range(const task *t, block *b, const char *p, size_t bytes, bool write, bool copy)
 {
     physical *m = b->memory;
@@ -80,21 +96,21 @@ void fake_note_range(const task *t, block *b, const char *p, size_t bytes, bool 
     const size_t at = (size_t)(p - b->at) + b->offset;
     const uint32_t mine = fake_epoch(t);
     for (size_t i = at; i < at + bytes; i++) {
+        const char *where = b->at + (i - b->offset);
         if (m->written[i] != mine && !fake_ordered(t, m->written[i]))
             race(t,
                  write ? "race: writes what another may write at the same time,"
                        : "race: reads what another may write at the same time,",
-                 b->at + (i - b->offset));
-        if (write && m->read[i] != mine && !fake_ordered(t, m->read[i]))
-            race(t, "race: writes what another may read at the same time,", b->at + (i - b->offset));
+                 where);
+        if (write && is_read(t, m, i, mine)) race(t, "race: writes what another may read at the same time,", where);
         if (!write && !copy && m->device != HOST && m->written[i] == 0) {
-            if (!now.told_unwritten) report_at("reads what nobody wrote,", t, b->at + (i - b->offset));
+            if (!now.told_unwritten) report_at("reads what nobody wrote,", t, where);
             now.told_unwritten = true;
         }
         if (write)
             m->written[i] = mine;
-        else if (fake_ordered(t, m->read[i]) || fake_random() % 2 == 0)
-            m->read[i] = mine;
+        else
+            note_reader(t, m, i, mine);
     }
 }
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -119,7 +120,7 @@ static void test_event__query_and_time(void **state)
     rig_close(&r);
 }
 
-static void set_flag(void *user) { *(volatile int *)user = 1; }
+static void set_flag(void *user) { atomic_store((atomic_int *)user, 1); }
 
 static void call_driver(void *user)
 {
@@ -132,14 +133,14 @@ static void call_driver(void *user)
 static void test_host_function__comes_by_itself(void **state)
 {
     rig r;
-    volatile int flag = 0;
+    atomic_int flag = 0;
     (void)state;
     rig_open(&r, "devices=1");
     CUdeviceptr p = rig_alloc(&r, 0, N);
     rig_fill(&r, 0, p, N, 1.0f);
-    OK(r.cu.cuLaunchHostFunc(r.stream[0], set_flag, (void *)&flag));
-    for (long i = 0; i < 2000000000 && !flag; i++) {}
-    assert_true(flag);
+    OK(r.cu.cuLaunchHostFunc(r.stream[0], set_flag, &flag));
+    for (long i = 0; i < 2000000000 && atomic_load(&flag) == 0; i++) {}
+    assert_int_equal(atomic_load(&flag), 1);
     OK(r.cu.cuLaunchHostFunc(r.stream[0], call_driver, &r));
     OK(r.cu.cuStreamSynchronize(r.stream[0]));
     rig_reported("in a function of a stream");
