@@ -40,15 +40,20 @@ static CUresult create(cuda_target *t, int gpu, size_t bytes, CUmemGenericAlloca
     return t->cu.cuMemCreate(out, bytes, &p, 0);
 }
 
-/* Read and write for every GPU that reaches this one's memory. */
+/* Read and write for every GPU that reaches this one's memory. The first chunks are made to try who does: one that has
+ * as many peers as it can have does not. */
 static CUresult allow(cuda_target *t, int gpu, CUdeviceptr at, size_t bytes)
 {
-    CUmemAccessDesc who[MAX_DEVICES];
-    size_t n = 0;
-    for (int g = 0; g < t->n_gpus; g++)
-        if (t->reach[g][gpu])
-            who[n++] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, t->gpus[g].device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    return t->cu.cuMemSetAccess(at, bytes, who, n);
+    CUresult code = CUDA_SUCCESS;
+    for (int g = 0; g < t->n_gpus && code == CUDA_SUCCESS; g++) {
+        const CUmemAccessDesc who = {{CU_MEM_LOCATION_TYPE_DEVICE, t->gpus[g].device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        if (!t->reach[g][gpu]) continue;
+        code = t->cu.cuMemSetAccess(at, bytes, &who, 1);
+        if (code != CUDA_ERROR_TOO_MANY_PEERS || g == gpu) continue;
+        t->reach[g][gpu] = false;
+        code = CUDA_SUCCESS;
+    }
+    return code;
 }
 
 static CUresult map_chunk(cuda_target *t, int gpu, cuda_chunk *c)

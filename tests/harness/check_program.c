@@ -172,6 +172,8 @@ static bool run_once(checker *k, const i64 *scalars)
 {
     if (!bind(k, scalars)) return false;
     if (ein_run_once(k->run) != EIN_OK) return fails(k, "run", ein_run_error(k->run));
+    for (int i = 0; k->c->bits != NULL && i < k->g->outputs.n; i++)
+        ein__text_bytes(k->c->bits, k->outputs[i], bytes_of(k->g, k->g->outputs.items[i].value));
     return check_tally(k);
 }
 

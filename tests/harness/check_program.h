@@ -15,6 +15,7 @@ typedef struct program_case {
     const char *plan; /* as ein__plan_print prints it; NULL: the search's */
     ein_dtype wire;   /* as in ein_compile_options */
     bool counting;    /* check the byte tally too */
+    text *bits;       /* NULL, or gets the outputs of every run */
 } program_case;
 
 /* False with a line in `why` (and perhaps a compiler's log after it) if anything is wrong. */
