@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/alloc.h"
+#include "core/base/file.h"
 #include "jit/target/cuda.h"
 
 enum { WORDS = 1 << 14, BYTES = WORDS * 4 };
@@ -126,10 +127,15 @@ static bool claims(cuda_target *t, int reader, int owner)
     return code == CUDA_SUCCESS || code == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 }
 
+/* The driver's number is that of the CUDA it supports; which build of it this is, its kernel module says. */
 static void peers_key(const cuda_target *t, text *key)
 {
+    text build = {0};
     ein__key_bytes(key, 1, "peers", 5);
     ein__key_int(key, 2, t->cu.version);
+    if (ein__file_read("/proc/driver/nvidia/version", 4096, true, &build, NULL) == EIN_OK)
+        ein__key_bytes(key, 2, ein__text_get(&build), build.n);
+    ein__text_free(&build);
     for (int g = 0; g < t->n_gpus; g++) {
         ein__key_bytes(key, 3, t->gpus[g].uuid.bytes, sizeof t->gpus[g].uuid.bytes);
         for (int o = 0; o < t->n_gpus; o++) ein__key_int(key, 4, t->reach[g][o]);

@@ -342,7 +342,19 @@ static void product_key(const cuda_products *p, const product *x, text *key)
     }
 }
 
-/* All of them, or none: the library has the last word on each. */
+/* Whether the library still takes a choice, for this product and in this workspace. */
+static bool accepts(const cuda_products *p, product *x, const cublasLtMatmulAlgo_t *algorithm)
+{
+    const int gpu = p->t->devices[x->device].gpu;
+    if (ein__cuda_enter(p->t, gpu, NULL) != EIN_OK) return false;
+    cublasStatus_t status = LT(p, cublasLtMatmulAlgoCheck(p->blas->handles[gpu], x->what, x->a, x->b, x->c, x->c, algorithm,
+                                                          &x->choice));
+    ein__cuda_leave(p->t);
+    x->choice.algo = *algorithm;
+    return status == CUBLAS_STATUS_SUCCESS && (i64)x->choice.workspaceSize <= p->blas->workspace_bytes[x->device];
+}
+
+/* All of them, or none. */
 static bool recall(cuda_products *p, const text *key)
 {
     arena scratch = {NULL};
@@ -354,13 +366,9 @@ static bool recall(cuda_products *p, const text *key)
             if (sections[i].kind != SECTION_PLAN || sections[i].n != (size_t)p->n * sizeof(cublasLtMatmulAlgo_t)) continue;
             known = true;
             for (int k = 0; k < p->n && known; k++) {
-                product *x = &p->items[k];
                 cublasLtMatmulAlgo_t algorithm;
                 memcpy(&algorithm, (const char *)sections[i].bytes + (size_t)k * sizeof algorithm, sizeof algorithm);
-                known = LT(p, cublasLtMatmulAlgoCheck(p->blas->handles[p->t->devices[x->device].gpu], x->what, x->a, x->b, x->c, x->c,
-                                                      &algorithm, &x->choice)) == CUBLAS_STATUS_SUCCESS &&
-                        (i64)x->choice.workspaceSize <= p->blas->workspace_bytes[x->device];
-                x->choice.algo = algorithm;
+                known = accepts(p, &p->items[k], &algorithm);
             }
         }
     ein__arena_free(&scratch);

@@ -264,6 +264,7 @@ static void older_drivers(void **state)
         assert_int_equal(ein_weights_create(&x.w, x.c), EIN_OK);
         trial_add_weights(&x.t, x.w);
         if (i == 2) ((cuda_target *)x.c->target)->cu.cuLibraryLoadData = NULL;
+        if (i == 2) ((cuda_target *)x.c->target)->cu.cuFuncLoad = NULL;
         if (i == 3) ((cuda_target *)x.c->target)->cu.cuStreamWriteValue32_v2 = NULL;
         x.p = compile_program(x.c, x.g, &(ein_compile_options){.size = sizeof(ein_compile_options), .weights = x.w, .plan = plan});
         assert_int_equal(ein_state_create(&x.st, x.p), EIN_OK);
