@@ -7,12 +7,18 @@
 
 #include "core/base/alloc.h"
 
-enum { LAUNCHES = 2, BLOCKS = 64 };
+enum { BLOCKS = 64 };
+
+static int number_of(const char *name, int otherwise)
+{
+    const char *s = getenv(name);
+    return s != NULL && s[0] != 0 ? atoi(s) : otherwise;
+}
 
 bool twin_wanted(int launches_before, long long blocks)
 {
-    const char *host_only = getenv("RIG_HOST_ONLY");
-    return host_only == NULL && launches_before < LAUNCHES && blocks > 0 && blocks <= BLOCKS;
+    return getenv("RIG_HOST_ONLY") == NULL && launches_before < number_of("EIN_TWINS", 2) && blocks > 0 &&
+           blocks <= BLOCKS;
 }
 
 bool twin_compile(const kernel_text *const *kernels, int n, fiber_module **out, text *why)
@@ -100,8 +106,7 @@ static bool take_results(twin_memory *m, int n, uint64_t seed, text *why)
 bool twin_run(const fiber_module *u, const kernel_text *k, const long long grid[3], void **args, twin_memory *m, int n,
               text *why)
 {
-    const char *cases = getenv("EIN_CASES");
-    const int seeds = cases != NULL && getenv("RIG_HOST_ONLY") == NULL ? atoi(cases) : 1;
+    const int seeds = getenv("RIG_HOST_ONLY") == NULL ? number_of("EIN_CASES", 1) : 1;
     fiber_launch l = {.grid = {grid[0], grid[1], grid[2]}, .args = args};
     l.entry = fiber_find(u, k->name, &l.threads);
     if (l.entry == NULL || l.threads != k->threads || !keep(m, n)) {
