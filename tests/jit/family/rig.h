@@ -253,15 +253,31 @@ static inline void *rig_address(const rig *r, const arg *x)
     return (char *)r->buffers[x->place.index] + bytes;
 }
 
-/* Memory of the launch, as its views and arguments say. */
+/* Elements [lo, hi) of a view's buffer that it may touch: no margin, and nothing before its first point unless it goes
+ * backwards; all of it where it is shifted or covers a range. */
+static inline void rig_bounds(const rig *r, const view *v, i64 *lo, i64 *hi)
+{
+    bool anywhere = v->scalar >= 0, backwards = false;
+    for (int l = 0; l < r->node.spec.n_labels; l++) {
+        anywhere = anywhere || v->range_lo[l] > 0 || v->range_hi[l] < r->job.box.len[l];
+        backwards = backwards || v->stride[l] < 0;
+    }
+    *lo = anywhere || backwards ? 0 : v->offset;
+    *hi = r->sizes[v->place.index] - (anywhere ? 0 : MARGIN);
+}
+
+/* Memory of the launch, as its views say. */
 static inline void rig_memory(const rig *r, twin_memory *m)
 {
     for (int i = 0; i < r->n_buffers; i++) m[i] = (twin_memory){.base = r->buffers[i]};
     for (int i = 0; i < r->job.n_in + r->job.n_out; i++) {
         const view *v = i < r->job.n_in ? &r->job.in[i] : &r->job.out[i - r->job.n_in];
         twin_memory *x = &m[v->place.index];
+        i64 lo, hi, size = ein__dtype_bytes(v->dtype);
+        rig_bounds(r, v, &lo, &hi);
         x->dtype = v->dtype;
-        x->bytes = (size_t)(r->sizes[v->place.index] * ein__dtype_bytes(v->dtype));
+        x->base = (char *)r->buffers[v->place.index] + lo * size;
+        x->bytes = hi > lo ? (size_t)((hi - lo) * size) : 0;
         if (i < r->job.n_in) x->reads = true;
         else x->writes = true;
     }
