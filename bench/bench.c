@@ -12,6 +12,8 @@ static const char HELP[] = "usage: ein-bench SUITE [MODEL] [--devices N | --mach
                            "  ein-bench kernels   every kernel text of a program through NVRTC\n"
                            "  ein-bench plans     plans beside rivals', simulated; [--check | --write] [--ledger FILE]\n"
                            "                      compares the list with bench/ledger.csv, or writes it\n"
+                           "  ein-bench gpu       what the GPUs here do; MODEL is a part: about, launches, copies, products,\n"
+                           "                      blocks; [--quick] [--json]\n"
                            "  ein-bench exchange  not built yet\n";
 
 static int not_built(const char *suite)
@@ -29,6 +31,7 @@ int main(int argc, char **argv)
     if (strcmp(suite, "jit") == 0) return suite_jit(argc - 2, argv + 2);
     if (strcmp(suite, "kernels") == 0) return suite_kernels(argc - 2, argv + 2);
     if (strcmp(suite, "plans") == 0) return suite_plans(argc - 2, argv + 2);
+    if (strcmp(suite, "gpu") == 0) return suite_gpu(argc - 2, argv + 2);
     if (strcmp(suite, "exchange") == 0) return not_built(suite);
     fputs(HELP, stderr);
     return EXIT_USAGE;
