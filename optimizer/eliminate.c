@@ -9,28 +9,14 @@
  * Where a bucket is too large it is split, and each part eliminated on its own (mini-buckets): what comes out is a
  * lower bound, and the assignment that is read off is improved one and two variables at a time. (Dechter, Bucket
  * elimination: a unifying framework for reasoning; Dechter and Rish, Mini-buckets.) */
-#include "optimizer/eliminate.h"
+#include "optimizer/eliminate_work.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct work {
-    arena *a;
-    arena step; /* what one message needs */
-    const sum_problem *p;
-    i64 room;
-    bool *done;                                        /* per variable */
-    struct { cost_table *items; int n, room; } tables; /* the problem's, then messages */
-    struct { bool *items; int n, room; } used;         /* per table: in a bucket that was eliminated */
-    int *order;                                        /* variables as they were eliminated */
-    int **buckets, *in_bucket;                         /* per variable: tables that had it */
-    i64 bound, entries;
-    bool split;
-} work;
-
 /* ---- scopes ------------------------------------------------------------------------------------------- */
 
-static bool has(const cost_table *t, int v)
+bool ein__table_has(const cost_table *t, int v)
 {
     for (int i = 0; i < t->n_vars; i++)
         if (t->vars[i] == v) return true;
@@ -64,7 +50,7 @@ static i64 message_work(const work *w, int y)
 {
     int scope[2][MAX_SCOPE + 2], n = 0, now = 0;
     for (int t = 0; t < w->tables.n; t++) {
-        if (w->used.items[t] || !has(&w->tables.items[t], y)) continue;
+        if (w->used.items[t] || !ein__table_has(&w->tables.items[t], y)) continue;
         n = unite(scope[now], n, &w->tables.items[t], y, scope[1 - now]);
         now = 1 - now;
         if (n > MAX_SCOPE) return FAR;
@@ -312,9 +298,9 @@ static ein_status add_message(work *w, int y, const int *tables, int n)
     memcpy(made.vars, m.vars, sizeof made.vars);
     w->entries += size;
     ein__arena_free(&w->step);
-    if (m.n_vars == 0) w->bound = ein__cost_add(w->bound, m.out[0]);
     PUSH(w->a, &w->tables, made);
     PUSH(w->a, &w->used, m.n_vars == 0);
+    PUSH(w->a, &w->makers, y);
     return EIN_OK;
 }
 
@@ -336,23 +322,33 @@ static int next_part(const work *w, int y, const int *bucket, int n, bool *taken
     return m;
 }
 
-static ein_status eliminate_variable(work *w, int y)
+ein_status ein__message_add(work *w, int y, const int *tables, int n, int *made)
 {
-    int n = 0, *bucket, *part, parts = 0;
+    int *part;
     bool *taken;
-    for (int t = 0; t < w->tables.n; t++) n += !w->used.items[t] && has(&w->tables.items[t], y);
-    NEW(w->a, bucket, n);
+    *made = 0;
     NEW(w->a, part, n);
     NEW(w->a, taken, n);
+    for (int m; (m = next_part(w, y, tables, n, taken, part)) > 0; ++*made) TRY(add_message(w, y, part, m));
+    return EIN_OK;
+}
+
+static ein_status eliminate_variable(work *w, int y)
+{
+    int n = 0, *bucket, parts;
+    for (int t = 0; t < w->tables.n; t++) n += !w->used.items[t] && ein__table_has(&w->tables.items[t], y);
+    NEW(w->a, bucket, n);
     w->buckets[y] = bucket;
     w->in_bucket[y] = n;
     for (int t = 0, i = 0; t < w->tables.n; t++)
-        if (!w->used.items[t] && has(&w->tables.items[t], y)) {
+        if (!w->used.items[t] && ein__table_has(&w->tables.items[t], y)) {
             bucket[i++] = t;
             w->used.items[t] = true;
         }
-    for (int m; (m = next_part(w, y, bucket, n, taken, part)) > 0; parts++) TRY(add_message(w, y, part, m));
+    TRY(ein__message_add(w, y, bucket, n, &parts));
     w->split = w->split || parts > 1;
+    for (int t = w->tables.n - parts; t < w->tables.n; t++)
+        if (w->tables.items[t].n_vars == 0) w->bound = ein__cost_add(w->bound, w->tables.items[t].at[0]);
     return EIN_OK;
 }
 
@@ -423,7 +419,7 @@ static ein_status find_neighbours(work *w, neighbours *of)
     for (int v = 0; v < p->n_vars; v++) {
         NEW(w->a, of[v].tables, p->n_tables);
         for (int t = 0; t < p->n_tables; t++)
-            if (has(&p->tables[t], v)) of[v].tables[of[v].n++] = t;
+            if (ein__table_has(&p->tables[t], v)) of[v].tables[of[v].n++] = t;
     }
     return EIN_OK;
 }
@@ -507,10 +503,14 @@ ein_status ein__eliminate(arena *a, const sum_problem *p, i64 room, const int *s
         if (s != EIN_OK) break;
         w.tables.items[w.tables.n++] = p->tables[t];
         w.used.items[w.used.n++] = false;
+        s = ein__grow(&scratch, (void **)&w.makers.items, t, &w.makers.room, sizeof *w.makers.items);
+        if (s != EIN_OK) break;
+        w.makers.items[w.makers.n++] = -1;
         if (p->tables[t].n_vars == 0) w.bound = ein__cost_add(w.bound, p->tables[t].at[0]);
     }
     if (s == EIN_OK) s = eliminate_all(&w);
     if (s == EIN_OK) s = choose(&w, start, out);
+    if (s == EIN_OK && p->least != NULL && !w.split) s = ein__least_costs(&w, a, p->least);
     out->bound = w.bound;
     out->entries = w.entries;
     ein__arena_free(&w.step);

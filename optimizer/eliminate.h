@@ -17,6 +17,8 @@ typedef struct sum_problem {
     const int *sizes; /* values of each variable are 0 .. size - 1 */
     int n_tables;
     const cost_table *tables;
+    i64 **least; /* NULL, or per variable NULL; gets for each value the least cost of an assignment that has it, or less:
+                    of variables with more than 256 values, if there are such, else of all; none if a table was split */
 } sum_problem;
 
 typedef struct sum_answer {

@@ -37,6 +37,7 @@ enum { MAX_ENTRIES = 2 };
 typedef struct script {
     int origin, n;
     int event[MAX_ENTRIES], wanted[MAX_ENTRIES], after[MAX_ENTRIES]; /* which; its class; the list then */
+    devset got[MAX_ENTRIES]; /* devices that then have a copy */
 } script;
 
 typedef struct value_model {
@@ -45,8 +46,8 @@ typedef struct value_model {
     int var;              /* whose values are scripts; -1: events depend on the origin alone */
     struct { int n, room; script *items; } scripts;
     int n_relations, *relations; /* of a leaf that is free: what the origins are */
-    bool simple;          /* origins are complete, and no device ever needs more than one box: what two copies show is
-                             what either does, and all are made from the origin */
+    bool simple;          /* origins are complete, and no device ever needs more than one box (exact_script.c) */
+    devset **shows;       /* by [event * events + later event] */
 } value_model;
 
 /* Bytes of resident leaves on the fullest device, by a variable's values. */
@@ -75,6 +76,10 @@ typedef struct exact {
 ein_status ein__exact_build(exact *x, const answer *upper);
 /* A cost of some picoseconds and bytes that happen `count` times. */
 i64 ein__exact_cost(const exact *x, double seconds, i64 bytes, int count);
+/* The best assignment that fits into memory, if it is better than the answer, and the bound. */
+ein_status ein__exact_solve(exact *x, answer *best);
+/* Price an assignment as a plan, and keep it if it is better. */
+ein_status ein__exact_consider(exact *x, const int *values, answer *best);
 /* An assignment as an answer. */
 void ein__exact_answer(const exact *x, const int *values, answer *out);
 

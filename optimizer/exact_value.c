@@ -2,15 +2,11 @@
 /* What a value costs: where it comes to be, and the exchanges of those that read it.
  *
  * If no fetch comes before another event, an event's cost depends on the origin and on what the event wants: a table.
- * Else the value gets a variable whose values are scripts: an origin and up to MAX_ENTRIES fetches whose copies later
- * events may find. An event that is an entry must want just that; all others pay for themselves. Nothing more can
- * be shared if there are as many entries as fetches before the last event. */
+ * Else the value gets a variable of its own (exact_script.c). */
 #include "optimizer/exact_value.h"
 
 #include <math.h>
 #include <string.h>
-
-enum { MAX_SCRIPTS = 8192 };
 
 /* ---- events ------------------------------------------------------------------------------------------- */
 
@@ -68,7 +64,7 @@ static ein_status find_events(exact *x)
     return EIN_OK;
 }
 
-static const option *option_of(const exact *x, const event *e, int k)
+const option *ein__exact_option(const exact *x, const event *e, int k)
 {
     return &x->p->options[e->node].items[x->kept[e->node][k]];
 }
@@ -77,7 +73,7 @@ static bool same_wants(const exact *x, const event *e, int k, int j)
 {
     bool same = e->kind == EVENT_FETCH || k == j; /* carries' layouts differ */
     for (int i = 0; i < e->n_operands && same; i++)
-        same = option_of(x, e, k)->needs[e->operands[i]] == option_of(x, e, j)->needs[e->operands[i]];
+        same = ein__exact_option(x, e, k)->needs[e->operands[i]] == ein__exact_option(x, e, j)->needs[e->operands[i]];
     return same;
 }
 
@@ -130,8 +126,7 @@ static ein_status event_target(exact *x, value v, const event *e, int k, int *ou
     return ein__pool_relation(&x->p->prices.pool, &host, out);
 }
 
-/* With the first value of class c: its cost, and the list afterwards. */
-static ein_status event_cost(exact *x, value v, const event *e, int c, int list, i64 *cost, int *after)
+ein_status ein__exact_event(exact *x, value v, const event *e, int c, int list, i64 *cost, int *after)
 {
     prices *p = &x->p->prices;
     int k = e->first[c], to;
@@ -139,7 +134,7 @@ static ein_status event_cost(exact *x, value v, const event *e, int c, int list,
     *after = list;
     *cost = 0;
     for (int i = 0; i < e->n_operands; i++) {
-        const option *o = option_of(x, e, k);
+        const option *o = ein__exact_option(x, e, k);
         fetch got;
         TRY(ein__price_fetch(p, e->node, e->operands[i], &o->choice, o->needs[e->operands[i]], *after, &got));
         *cost = ein__cost_add(*cost, ein__exact_cost(x, got.seconds, got.bytes, e->count));
@@ -247,7 +242,7 @@ static ein_status layouts_of_event(exact *x, value v, value_model *m, const even
         if (e->kind == EVENT_OUTPUT) TRY(layouts_for(x, v, m, -1));
         else if (e->kind != EVENT_FETCH) TRY(layouts_for(x, v, m, carry_relation(x, e, e->first[c])));
         for (int i = 0; i < e->n_operands; i++)
-            TRY(layouts_for(x, v, m, option_of(x, e, e->first[c])->needs[e->operands[i]]));
+            TRY(layouts_for(x, v, m, ein__exact_option(x, e, e->first[c])->needs[e->operands[i]]));
     }
     return EIN_OK;
 }
@@ -303,212 +298,6 @@ static ein_status add_usage(exact *x, value v, const value_model *m)
     return EIN_OK;
 }
 
-/* ---- scripts ------------------------------------------------------------------------------------------ */
-
-/* ---- what fetches find -------------------------------------------------------------------------------- */
-
-static ein_status seen_of(exact *x, value_model *m, const event *e, int c, int entry, devset *out)
-{
-    const option *o = option_of(x, e, e->first[c]);
-    seen found;
-    TRY(ein__price_seen(&x->p->prices, e->node, e->operands[0], &o->choice, o->needs[e->operands[0]], entry, &found));
-    m->simple = m->simple && found.single;
-    *out = found.devices;
-    return EIN_OK;
-}
-
-static ein_status first_lack(exact *x, value_model *m, const event *e, int i, int c, devset *out)
-{
-    const pool *p = &x->p->prices.pool;
-    const option *o = option_of(x, e, e->first[c]);
-    int entry = p->lists.items[m->origin.lists[i]].last;
-    devset of_nothing, of_origin;
-    TRY(seen_of(x, m, e, c, -1, &of_nothing));
-    TRY(seen_of(x, m, e, c, entry, &of_origin));
-    m->simple = m->simple && e->n_operands == 1 && x->p->prices.pool.placed.items[entry].complete;
-    *out = p->known.items[o->needs[e->operands[0]]].devices & ~of_nothing & ~of_origin;
-    return EIN_OK;
-}
-
-/* Fetches that come first: what they cost and whom they serve. */
-static ein_status first_fetches(exact *x, value v, value_model *m)
-{
-    m->simple = true;
-    for (int j = 0; j < m->events.n; j++) {
-        event *e = &m->events.items[j];
-        NEW(x->a, e->costs, m->origin.n * e->n_classes);
-        NEW(x->a, e->after, m->origin.n * e->n_classes);
-        NEW(x->a, e->lacks, m->origin.n * e->n_classes);
-        for (int i = 0; i < m->origin.n; i++)
-            for (int c = 0; c < e->n_classes; c++) {
-                int at = i * e->n_classes + c;
-                TRY(event_cost(x, v, e, c, m->origin.lists[i], &e->costs[at], &e->after[at]));
-                if (e->kind == EVENT_FETCH) TRY(first_lack(x, m, e, i, c, &e->lacks[at]));
-            }
-    }
-    return EIN_OK;
-}
-
-/* By [class of e * classes of f + class of f]: devices that see in e's copy, if they got one, what f wants. */
-static ein_status shown(exact *x, value_model *m, const event *e, const event *f, devset *out)
-{
-    for (int c = 0; c < e->n_classes; c++) {
-        int copy;
-        const option *o = option_of(x, e, e->first[c]);
-        TRY(ein__pool_known_finished(&x->p->prices.pool, o->needs[e->operands[0]], &copy));
-        for (int k = 0; k < f->n_classes; k++) TRY(seen_of(x, m, f, k, copy, &out[c * f->n_classes + k]));
-    }
-    return EIN_OK;
-}
-
-static int list_before(const value_model *m, const script *s, int event)
-{
-    int list = m->origin.lists[s->origin];
-    for (int i = 0; i < s->n && s->event[i] < event; i++) list = s->after[i];
-    return list;
-}
-
-/* `s`, and what goes on from it with more entries that cost at most so much; a few too many scripts are enough. */
-static ein_status extend(exact *x, value v, value_model *m, script s, int depth, i64 most)
-{
-    PUSH(x->a, &m->scripts, s);
-    if (s.n == depth) return EIN_OK;
-    for (int j = s.n > 0 ? s.event[s.n - 1] + 1 : 0; j + 1 < m->events.n; j++) {
-        const event *e = &m->events.items[j];
-        for (int c = 0; c < e->n_classes && e->kind == EVENT_FETCH; c++) {
-            i64 cost;
-            int after, before = list_before(m, &s, j);
-            if (s.n == 0) {
-                cost = e->costs[s.origin * e->n_classes + c];
-                after = e->after[s.origin * e->n_classes + c];
-            } else {
-                TRY(event_cost(x, v, e, c, before, &cost, &after));
-            }
-            if (after == before || cost > most) continue;
-            script more = s;
-            more.event[s.n] = j;
-            more.wanted[s.n] = c;
-            more.after[s.n] = after;
-            more.n = s.n + 1;
-            TRY(extend(x, v, m, more, depth, most));
-            if (m->scripts.n > MAX_SCRIPTS) return EIN_OK;
-        }
-    }
-    return EIN_OK;
-}
-
-static ein_status all_scripts(exact *x, value v, value_model *m, int depth, i64 most)
-{
-    m->scripts.n = 0;
-    for (int i = 0; i < m->origin.n; i++) TRY(extend(x, v, m, (script){.origin = i}, depth, most));
-    return EIN_OK;
-}
-
-/* Fetches before the last event. */
-static int sharable(const value_model *m)
-{
-    int n = 0;
-    for (int i = 0; i + 1 < m->events.n; i++) n += m->events.items[i].kind == EVENT_FETCH;
-    return n;
-}
-
-/* With all entries that may be of use; else one, and that a cheap one; else none. */
-static ein_status find_scripts(exact *x, value v, value_model *m)
-{
-    int shared = sharable(m), depth = shared < MAX_ENTRIES ? shared : MAX_ENTRIES;
-    i64 most = x->slack;
-    TRY(all_scripts(x, v, m, depth, most));
-    while (m->scripts.n > MAX_SCRIPTS && depth > 0) {
-        x->complete = false;
-        if (depth > 1) depth = 1;
-        else if (most > x->slack / 64) most /= 2;
-        else depth = 0;
-        TRY(all_scripts(x, v, m, depth, most));
-    }
-    x->complete = x->complete && depth >= shared;
-    return EIN_OK;
-}
-
-static ein_status origin_table(exact *x, const value_model *m)
-{
-    const origin *o = &m->origin;
-    i64 *matrix;
-    int *of_script;
-    if (o->var < 0) return EIN_OK;
-    NEW(x->a, matrix, (size_t)o->n * (size_t)o->n);
-    NEW(x->a, of_script, m->scripts.n);
-    for (int i = 0; i < o->n; i++)
-        for (int k = 0; k < o->n; k++) matrix[(i64)i * o->n + k] = i == k ? 0 : FAR;
-    for (int k = 0; k < m->scripts.n; k++) of_script[k] = m->scripts.items[k].origin;
-    return ein__exact_pair(x, o->var, o->of, m->var, of_script, matrix, o->n, o->n);
-}
-
-/* Event j under script i, whatever the script. */
-static ein_status script_row(exact *x, value v, const value_model *m, int i, int j, i64 *row)
-{
-    const event *e = &m->events.items[j];
-    const script *s = &m->scripts.items[i];
-    int entry = 0, before = list_before(m, s, j), after;
-    while (entry < s->n && s->event[entry] != j) entry++;
-    for (int c = 0; c < e->n_classes; c++) {
-        if (entry < s->n && s->wanted[entry] != c) row[c] = FAR;
-        else TRY(event_cost(x, v, e, c, before, &row[c], &after));
-    }
-    return EIN_OK;
-}
-
-/* The same for a fetch, of a simple value, under one entry before it: `shows` is what that event shows j. */
-static ein_status quick_row(exact *x, value v, const value_model *m, int i, int j, const devset *shows, i64 *row)
-{
-    const event *f = &m->events.items[j];
-    const script *s = &m->scripts.items[i];
-    const event *e = &m->events.items[s->event[0]];
-    devset got = e->lacks[s->origin * e->n_classes + s->wanted[0]];
-    for (int c = 0; c < f->n_classes; c++) {
-        devset lacks = f->lacks[s->origin * f->n_classes + c], helped = lacks & got & shows[s->wanted[0] * f->n_classes + c];
-        int after;
-        if (helped == lacks) row[c] = 0;
-        else if (helped == 0) row[c] = f->costs[s->origin * f->n_classes + c];
-        else TRY(event_cost(x, v, f, c, s->after[0], &row[c], &after));
-    }
-    return EIN_OK;
-}
-
-static void only_row(const value_model *m, int i, int j, i64 *row)
-{
-    const event *f = &m->events.items[j];
-    const script *s = &m->scripts.items[i];
-    const i64 *costs = f->costs + (i64)s->origin * f->n_classes;
-    bool entry = s->n > 0 && s->event[0] == j;
-    for (int c = 0; c < f->n_classes; c++) row[c] = entry && s->wanted[0] != c ? FAR : costs[c];
-}
-
-static ein_status script_table(exact *x, value v, value_model *m, int j)
-{
-    const event *f = &m->events.items[j];
-    int n = m->scripts.n, *self;
-    i64 *matrix;
-    devset **shows;
-    NEW(x->a, matrix, (size_t)n * (size_t)f->n_classes);
-    NEW(x->a, self, n);
-    NEW(x->a, shows, m->events.n);
-    for (int k = 0; k < j && f->kind == EVENT_FETCH && m->simple; k++) {
-        const event *e = &m->events.items[k];
-        if (e->kind != EVENT_FETCH) continue;
-        NEW(x->a, shows[k], e->n_classes * f->n_classes);
-        TRY(shown(x, m, e, f, shows[k]));
-    }
-    for (int i = 0; i < n; i++) {
-        const script *s = &m->scripts.items[i];
-        i64 *row = &matrix[(i64)i * f->n_classes];
-        self[i] = i;
-        if (s->n == 0 || s->event[0] >= j || (m->simple && f->kind != EVENT_FETCH)) only_row(m, i, j, row);
-        else if (m->simple && s->n == 1) TRY(quick_row(x, v, m, i, j, shows[s->event[0]], row));
-        else TRY(script_row(x, v, m, i, j, row));
-    }
-    return ein__exact_pair(x, m->var, self, f->var, f->class_of, matrix, n, f->n_classes);
-}
-
 /* ---- values ------------------------------------------------------------------------------------------- */
 
 static ein_status direct_table(exact *x, value v, const value_model *m, const event *e)
@@ -519,7 +308,7 @@ static ein_status direct_table(exact *x, value v, const value_model *m, const ev
     NEW(x->a, matrix, (size_t)o->n * (size_t)e->n_classes);
     for (int i = 0; i < o->n; i++)
         for (int c = 0; c < e->n_classes; c++)
-            TRY(event_cost(x, v, e, c, o->lists[i], &matrix[(i64)i * e->n_classes + c], &after));
+            TRY(ein__exact_event(x, v, e, c, o->lists[i], &matrix[(i64)i * e->n_classes + c], &after));
     return ein__exact_pair(x, o->var, o->of, e->var, e->class_of, matrix, o->n, e->n_classes);
 }
 
@@ -528,7 +317,7 @@ static bool laid_out_freely(const exact *x, const value_model *m)
 {
     const event *e = &m->events.items[0];
     bool free = m->n_relations > 0 && m->events.n == 1 && e->n_operands == 1 && m->n_relations == e->n_classes;
-    for (int c = 0; c < e->n_classes && free; c++) free = m->relations[c] == option_of(x, e, e->first[c])->needs[e->operands[0]];
+    for (int c = 0; c < e->n_classes && free; c++) free = m->relations[c] == ein__exact_option(x, e, e->first[c])->needs[e->operands[0]];
     return free;
 }
 
@@ -536,16 +325,11 @@ static ein_status tables(exact *x, value v, value_model *m)
 {
     m->var = -1;
     if (laid_out_freely(x, m)) return EIN_OK;
-    if (sharable(m) == 0 && (m->origin.var >= 0 || m->origin.n == 1)) {
+    if (ein__exact_sharable(m) == 0 && (m->origin.var >= 0 || m->origin.n == 1)) {
         for (int j = 0; j < m->events.n; j++) TRY(direct_table(x, v, m, &m->events.items[j]));
         return EIN_OK;
     }
-    TRY(first_fetches(x, v, m));
-    TRY(find_scripts(x, v, m));
-    TRY(ein__exact_variable(x, m->scripts.n, &m->var));
-    TRY(origin_table(x, m));
-    for (int j = 0; j < m->events.n; j++) TRY(script_table(x, v, m, j));
-    return EIN_OK;
+    return ein__exact_scripts(x, v, m);
 }
 
 static ein_status find_origin(exact *x, value v, value_model *m)

@@ -30,6 +30,11 @@ ein_status ein__search(arena *a, const graph *g, const machine *m, const cost_mo
 /* What a search is allowed; zeros: all that ein__search is. */
 typedef struct search_limits {
     const choice_list *choices; /* per node; views have none. NULL: all that there are */
+    const char *strategy; /* by name, "exact" or "frontier"; NULL: the best */
+    i64 patience; /* table entries (states_searched) after which a plan that is good already is not improved; 0: some
+                     millions, a second or two */
+    bool (*cancelled)(void *user); /* asked now and then: true ends the search with the best plan so far. May be NULL */
+    void *user;
     double slack; /* of weights and states a device may hold so many times an equal share; 0: MEMORY_SLACK; infinite: any */
 } search_limits;
 

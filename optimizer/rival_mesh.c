@@ -115,7 +115,7 @@ static ein_status search_grid(draft *d, const grid *g, plan *best)
         TRY(mesh_choices(d, i, g, first, &choices[i]));
         first = false;
     }
-    const search_limits limits = {choices, d->slack};
+    const search_limits limits = {.choices = choices, .slack = d->slack};
     TRY(ein__search_within(d->a, d->g, d->m, d->costs, NULL, &limits, &p, d->e));
     i64 searched = best->states_searched + p.states_searched;
     if (best->n_nodes == 0 || p.predicted_us < best->predicted_us) *best = p;

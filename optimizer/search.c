@@ -169,8 +169,9 @@ static ein_status search(arena *a, problem *p, plan *out)
     int i = 0;
     TRY(make_options(p));
     TRY(ein__answer_make(p, &x));
-    while (i < N_STRATEGIES && !STRATEGIES[i]->applicable(p)) i++;
-    if (i == N_STRATEGIES) return ein__fail(p->e, EIN_NO_PLAN, "no search strategy applies");
+    const char *name = p->limits->strategy;
+    while (i < N_STRATEGIES && (!STRATEGIES[i]->applicable(p) || (name != NULL && strcmp(name, STRATEGIES[i]->name) != 0))) i++;
+    if (i == N_STRATEGIES) return ein__fail(p->e, EIN_INVALID, "no search strategy '%s'", name != NULL ? name : "");
     TRY(STRATEGIES[i]->search(p, &x));
     return ein__answer_plan(a, p, &x, out);
 }
@@ -179,7 +180,7 @@ ein_status ein__search_within(arena *a, const graph *g, const machine *m, const 
                              const fixed_layouts *f, const search_limits *limits, plan *out, error *e)
 {
     arena scratch = {NULL};
-    problem p = {.a = &scratch, .g = g, .fixed = f, .choices = limits->choices, .e = e};
+    problem p = {.a = &scratch, .g = g, .fixed = f, .choices = limits->choices, .limits = limits, .e = e};
     p.prices =
         (prices){.a = &scratch, .g = g, .model = c, .n_devices = m->n_devices, .pool = {.a = &scratch}};
     p.capacity = ein__memory_room(g, m->n_devices, limits->slack);

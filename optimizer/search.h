@@ -20,6 +20,7 @@ typedef struct problem {
     option_list *options; /* per node; none for views */
     double capacity;      /* bytes of parameters and states per device */
     i64 states_searched;
+    const search_limits *limits;
     error *e;
 } problem;
 

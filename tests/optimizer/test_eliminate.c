@@ -94,6 +94,62 @@ static void test_exact(void **state)
     assert_in_range(far, 20, 1000);
 }
 
+/* The least cost with each value: of all assignments that have it. */
+static void test_least_costs(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 600; seed++) {
+        arena a = {NULL};
+        made m;
+        sum_answer x;
+        i64 *least_of[MOST_VARS] = {NULL};
+        make_problem(&m, seed, 3);
+        m.p.least = least_of;
+        assert_int_equal(ein__eliminate(&a, &m.p, FAR, NULL, &x), EIN_OK);
+        for (int v = 0; v < m.p.n_vars; v++)
+            for (int k = 0; k < m.sizes[v]; k++) {
+                i64 only[5] = {FAR, FAR, FAR, FAR, FAR};
+                only[k] = 0;
+                made fixed = m;
+                fixed.p.sizes = fixed.sizes;
+                fixed.p.tables = fixed.tables;
+                if (m.p.n_tables == MOST_TABLES) continue;
+                fixed.tables[fixed.p.n_tables++] = (cost_table){1, {v}, only};
+                assert_int_equal(least_of[v][k], least(&fixed));
+            }
+        ein__arena_free(&a);
+        free_problem(&m);
+    }
+}
+
+/* Where a variable is large, only such are asked about. */
+static void test_least_of_large(void **state)
+{
+    (void)state;
+    enum { LARGE = 300, SMALL = 4 };
+    arena a = {NULL};
+    dice rng = dice_make(3, 0);
+    const int sizes[3] = {SMALL, LARGE, SMALL};
+    i64 left[SMALL * LARGE], right[LARGE * SMALL], *least_of[3] = {NULL};
+    for (int i = 0; i < SMALL * LARGE; i++) left[i] = dice_below(&rng, 1000);
+    for (int i = 0; i < SMALL * LARGE; i++) right[i] = dice_below(&rng, 1000);
+    const cost_table tables[2] = {{2, {0, 1}, left}, {2, {1, 2}, right}};
+    const sum_problem p = {3, sizes, 2, tables, least_of};
+    sum_answer x;
+    assert_int_equal(ein__eliminate(&a, &p, FAR, NULL, &x), EIN_OK);
+    assert_null(least_of[0]);
+    assert_null(least_of[2]);
+    for (int y = 0; y < LARGE; y++) {
+        i64 before = FAR, after = FAR;
+        for (int i = 0; i < SMALL; i++) {
+            if (left[i * LARGE + y] < before) before = left[i * LARGE + y];
+            if (right[y * SMALL + i] < after) after = right[y * SMALL + i];
+        }
+        assert_int_equal(least_of[1][y], before + after);
+    }
+    ein__arena_free(&a);
+}
+
 /* Tables that are too large: a bound from below, an assignment from above, and no worse than where it started. */
 static void test_split(void **state)
 {
@@ -127,7 +183,7 @@ static void test_ties(void **state)
     const int sizes[3] = {3, 3, 3};
     const i64 differ[9] = {9, 1, 1, 1, 9, 1, 1, 1, 9}, none[3] = {0};
     const cost_table tables[3] = {{2, {0, 1}, differ}, {2, {1, 2}, differ}, {1, {1}, none}};
-    const sum_problem p = {3, sizes, 3, tables};
+    const sum_problem p = {3, sizes, 3, tables, NULL};
     sum_answer x;
     assert_int_equal(ein__eliminate(&a, &p, FAR, NULL, &x), EIN_OK);
     assert_int_equal(x.cost, 2);
@@ -161,7 +217,7 @@ static void test_long_chain(void **state)
     }
     i64 want = FAR;
     for (int y = 0; y < SIZE; y++) want = way[y] < want ? way[y] : want;
-    const sum_problem p = {N, sizes, N - 1, tables};
+    const sum_problem p = {N, sizes, N - 1, tables, NULL};
     sum_answer x;
     assert_int_equal(ein__eliminate(&a, &p, 25, NULL, &x), EIN_OK);
     assert_int_equal(x.cost, want);
@@ -195,7 +251,8 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),      cmocka_unit_test(test_split),     cmocka_unit_test(test_ties),
+        cmocka_unit_test(test_exact),      cmocka_unit_test(test_least_costs), cmocka_unit_test(test_least_of_large), cmocka_unit_test(test_split),
+        cmocka_unit_test(test_ties),
         cmocka_unit_test(test_long_chain), cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -175,7 +175,7 @@ static tensor op(proxy *x, const char *text, const tensor *t, const tensor *u)
 
 static void solve(proxy *x, sum_answer *out)
 {
-    const sum_problem p = {x->n_vars, x->sizes, x->n_tables, x->tables};
+    const sum_problem p = {x->n_vars, x->sizes, x->n_tables, x->tables, NULL};
     assert_int_equal(ein__eliminate(&x->a, &p, FAR, NULL, out), EIN_OK);
     assert_int_equal(out->cost, out->bound);
     assert_true(out->cost < FAR);

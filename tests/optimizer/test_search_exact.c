@@ -10,7 +10,9 @@
 #include <cmocka.h>
 
 #include "optimizer/price_plan.h"
+#include "optimizer/search.h"
 #include "tests/harness/random_graph.h"
+#include "tests/harness/small_llama.h"
 #include "tests/optimizer/fixture.h"
 
 enum { MOST_LAYOUTS = 64, MOST_PLANS = 3000, CASES = 500 };
@@ -200,8 +202,118 @@ static void test_all_plans(void **state)
     assert_true(2 * cut > cases && loops > 0);
 }
 
+/* ---- large graphs --------------------------------------------------------------------------------------- */
+
+typedef struct preset { small_llama model; const char *machine; } preset;
+
+#define LLAMA_7B .hidden = 4096, .heads = 32, .kv_heads = 32, .head_size = 128, .ffn = 11008, .layers = 32
+#define LLAMA_8B .hidden = 4096, .heads = 32, .kv_heads = 8, .head_size = 128, .ffn = 14336, .layers = 32
+#define LLAMA_13B .hidden = 5120, .heads = 40, .kv_heads = 40, .head_size = 128, .ffn = 13824, .layers = 40
+#define LLAMA_70B .hidden = 8192, .heads = 64, .kv_heads = 8, .head_size = 128, .ffn = 28672, .layers = 80
+
+/* The first few always, the others with EIN_CASES. */
+static const preset PRESETS[] = {
+    {{LLAMA_7B, .batch = 1, .seq = 4096}, "dgx-a100:0,1,2,3"},
+    {{LLAMA_70B, .batch = 1, .seq = 4096}, "4xpcie"},
+    {{LLAMA_8B, .batch = 8, .seq = 1, .cache = 2048}, "dgx-a100"},
+    {{LLAMA_8B, .batch = 3, .seq = 512}, "dgx-1:0,1,2"},
+    {{LLAMA_7B, .batch = 1, .seq = 4096}, "dgx-a100"},
+    {{LLAMA_8B, .batch = 1, .seq = 1024}, "dgx-a100"},
+    {{LLAMA_13B, .batch = 1, .seq = 4096}, "dgx-a100"},
+    {{LLAMA_70B, .batch = 1, .seq = 4096}, "dgx-a100"},
+    {{LLAMA_70B, .batch = 8, .seq = 2048}, "dgx-a100"},
+    {{LLAMA_7B, .batch = 1, .seq = 1024}, "dgx-1"},
+    {{LLAMA_7B, .batch = 1, .seq = 4096}, "2xdgx-a100"},
+    {{LLAMA_70B, .batch = 1, .seq = 1, .cache = 4096}, "dgx-h100"},
+    {{LLAMA_13B, .batch = 5, .seq = 300}, "dgx-a100:0,1,2,3,4,5,6"},
+};
+enum { N_PRESETS = sizeof PRESETS / sizeof *PRESETS, FEW = 4 };
+
+static void search_by(const char *strategy, double slack, const searched *s, plan *out)
+{
+    error e = {0};
+    arena *a = (arena *)(uintptr_t)&s->arena;
+    const search_limits limits = {.strategy = strategy, .slack = slack};
+    if (ein__search_within(a, &s->g, &s->costs.machine, &s->costs.model, NULL, &limits, out, &e) != EIN_OK)
+        fail_msg("%s: %s", strategy, e.line);
+}
+
+static double fullest(const searched *s, const plan *p)
+{
+    double bytes[MAX_DEVICES] = {0}, most = 0;
+    for (int i = 0; i < s->g.leaves.n; i++)
+        for (int b = 0; b < p->leaves[i].n_blocks; b++)
+            for (devset d = p->leaves[i].devices[b]; d != 0 && p->leaves[i].devices[b] != DEV(HOST); d &= d - 1)
+                bytes[__builtin_ctz(d)] += ein__leaf_weight(&s->g, &s->g.leaves.items[i]) *
+                                           (double)ein__block_numel(&p->leaves[i], b);
+    for (int d = 0; d < MAX_DEVICES; d++) most = fmax(most, bytes[d]);
+    return most;
+}
+
+/* Never worse than the frontier's; proved where memory is free; within memory, and no better than what is proved. */
+static void test_presets(void **state)
+{
+    (void)state;
+    int better = 0, n = getenv("EIN_CASES") != NULL ? N_PRESETS : FEW;
+    for (int i = 0; i < n; i++)
+        for (int capped = 0; capped < 2; capped++) {
+            searched s = {.arena = {NULL}};
+            plan frontier, exact;
+            double slack = capped ? 1.3 : INFINITY;
+            ein_graph *g = small_llama_graph(&PRESETS[i].model);
+            test_costs_make(&s.costs, PRESETS[i].machine);
+            assert_int_equal(ein__canonicalize(&g->g, &s.g, NULL), EIN_OK);
+            search_by("frontier", slack, &s, &frontier);
+            search_by("exact", slack, &s, &exact);
+            assert_true(exact.predicted_us <= frontier.predicted_us);
+            assert_true(exact.bound_us <= exact.predicted_us);
+            if (!capped) assert_true(exact.predicted_us - exact.bound_us < 2e-6);
+            assert_true(fullest(&s, &exact) <= ein__memory_room(&s.g, exact.n_devices, slack));
+            better += exact.predicted_us < 0.999 * frontier.predicted_us;
+            s.plan = exact;
+            assert_bytes(&s, i);
+            free_searched(&s);
+            ein_graph_free(g);
+        }
+    assert_true(better > 0);
+}
+
+/* A search that is cancelled answers with what it has. */
+static bool cancel(void *user)
+{
+    ++*(int *)user;
+    return true;
+}
+
+static void test_cancelled(void **state)
+{
+    (void)state;
+    int asked = 0;
+    searched s = {.arena = {NULL}};
+    plan frontier, stopped;
+    error e = {0};
+    ein_graph *g = small_llama_graph(&PRESETS[0].model);
+    test_costs_make(&s.costs, PRESETS[0].machine);
+    assert_int_equal(ein__canonicalize(&g->g, &s.g, NULL), EIN_OK);
+    search_by("frontier", 0, &s, &frontier);
+    const search_limits limits = {.cancelled = cancel, .user = &asked};
+    assert_int_equal(ein__search_within(&s.arena, &s.g, &s.costs.machine, &s.costs.model, NULL, &limits, &stopped, &e), EIN_OK);
+    assert_true(asked > 0);
+    assert_true(stopped.predicted_us <= frontier.predicted_us);
+    const search_limits unknown = {.strategy = "oracle"};
+    assert_int_equal(ein__search_within(&s.arena, &s.g, &s.costs.machine, &s.costs.model, NULL, &unknown, &stopped, &e),
+                     EIN_INVALID);
+    assert_string_equal(e.line, "no search strategy 'oracle'");
+    free_searched(&s);
+    ein_graph_free(g);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_plans)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_plans),
+        cmocka_unit_test(test_presets),
+        cmocka_unit_test(test_cancelled),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
