@@ -79,6 +79,7 @@ typedef struct ranked { i64 cost; int value; } ranked;
 typedef struct message {
     int y, size, n_vars, vars[MAX_SCOPE], sizes[MAX_SCOPE];
     i64 stride[MAX_SCOPE];
+    int n_others, others[MAX_SCOPE]; /* of `vars`: that the leading slice lacks */
     int n_slices;
     slice *slices; /* the first one leads */
     bool shorts;   /* there are two, which share y alone: then the second's short rows are not scanned */
@@ -218,28 +219,48 @@ static i64 scan(message *m, const i64 *rows)
     return best;
 }
 
-/* All values of the message's variables from the k-th on that the leading slice has (or, second, lacks). */
-static void walk(message *m, int k, bool second, i64 *rows, i64 at)
+static void put(message *m, const i64 *rows, i64 at)
 {
-    if (k == m->n_vars && !second) {
-        rank(m, m->n_slices > 0 ? m->slices[0].at + rows[0] * m->size : NULL);
-        walk(m, 0, true, rows, at);
+    m->out[at] = scan(m, rows);
+    if (m->shorts) m->found[rows[1]] = m->out[at];
+}
+
+/* One step of the k-th variable. */
+static void step(const message *m, int k, i64 *rows, i64 n)
+{
+    for (int s = 0; s < m->n_slices; s++) rows[s] += m->slices[s].stride[k] * n;
+}
+
+/* All values of the variables that the leading slice lacks, from the i-th of them on. */
+static void walk_others(message *m, int i, i64 *rows, i64 at)
+{
+    if (i == m->n_others) {
+        put(m, rows, at);
         return;
     }
+    int k = m->others[i];
+    for (int v = 0; v < m->sizes[k]; v++, at += m->stride[k]) {
+        if (i + 1 == m->n_others) put(m, rows, at);
+        else walk_others(m, i + 1, rows, at);
+        step(m, k, rows, 1);
+    }
+    step(m, k, rows, -m->sizes[k]);
+}
+
+/* All values of the variables that it has, from the k-th of all on. */
+static void walk(message *m, int k, i64 *rows, i64 at)
+{
+    while (k < m->n_vars && m->slices[0].stride[k] == 0) k++;
     if (k == m->n_vars) {
-        m->out[at] = scan(m, rows);
-        if (m->shorts) m->found[rows[1]] = m->out[at];
+        rank(m, m->n_slices > 0 ? m->slices[0].at + rows[0] * m->size : NULL);
+        walk_others(m, 0, rows, at);
         return;
     }
-    if (second == (m->slices[0].stride[k] != 0)) {
-        walk(m, k + 1, second, rows, at);
-        return;
+    for (int v = 0; v < m->sizes[k]; v++, at += m->stride[k]) {
+        walk(m, k + 1, rows, at);
+        step(m, k, rows, 1);
     }
-    for (int v = 0; v < m->sizes[k]; v++) {
-        walk(m, k + 1, second, rows, at + v * m->stride[k]);
-        for (int s = 0; s < m->n_slices; s++) rows[s] += m->slices[s].stride[k];
-    }
-    for (int s = 0; s < m->n_slices; s++) rows[s] -= m->slices[s].stride[k] * m->sizes[k];
+    step(m, k, rows, -m->sizes[k]);
 }
 
 static i64 slice_rows(const work *w, const cost_table *t, int y) { return entries_of(w, t->vars, t->n_vars) / w->p->sizes[y]; }
@@ -293,7 +314,9 @@ static ein_status add_message(work *w, int y, const int *tables, int n)
     }
     NEW(&w->step, rows, m.n_slices + 1);
     NEW(w->a, m.out, size);
-    walk(&m, 0, false, rows, 0);
+    for (int k = 0; k < m.n_vars; k++)
+        if (m.slices[0].stride[k] == 0) m.others[m.n_others++] = k;
+    walk(&m, 0, rows, 0);
     cost_table made = {.n_vars = m.n_vars, .at = m.out};
     memcpy(made.vars, m.vars, sizeof made.vars);
     w->entries += size;

@@ -10,6 +10,9 @@
  * at the end of its body, or to the host. */
 typedef enum event_kind { EVENT_FETCH, EVENT_ENTER, EVENT_NEXT, EVENT_OUTPUT } event_kind;
 
+typedef struct partial_copy { devset lacks; int copy; i64 cost; } partial_copy;
+typedef struct partial_list { int n, room; partial_copy *items; } partial_list;
+
 typedef struct event {
     event_kind kind;
     int node, n_operands, *operands; /* FETCH: all operands that are this value */
@@ -19,10 +22,12 @@ typedef struct event {
     int n_classes;        /* relations that it may want: needs of an op, or layouts of a carry */
     int *class_of;        /* per value of the variable */
     int *first;           /* per class: a value of the variable that is in it */
-    /* By [origin * n_classes + class], if nothing was fetched before: cost, list then, devices that lack something. */
+    /* By [origin * n_classes + class], if nothing was fetched before: cost, copy made (placed, -1: none), devices that lack
+     * something; and the same if others have seen to some of them. */
     i64 *costs;
-    int *after;
+    int *copies;
     devset *lacks;
+    partial_list *partials;
 } event;
 
 /* Where a value may come to be, as lists of one placed value. */
@@ -36,7 +41,7 @@ typedef struct origin {
 enum { MAX_ENTRIES = 2 };
 typedef struct script {
     int origin, n;
-    int event[MAX_ENTRIES], wanted[MAX_ENTRIES], after[MAX_ENTRIES]; /* which; its class; the list then */
+    int event[MAX_ENTRIES], wanted[MAX_ENTRIES], copy[MAX_ENTRIES]; /* which; its class; what it makes: placed */
     devset got[MAX_ENTRIES]; /* devices that then have a copy */
 } script;
 

@@ -6,7 +6,6 @@
  * Most values are simple: their origins are complete, so that all copies are made from these, and a device needs one
  * box, so that what two copies show it is what either does. Then sets of devices say what a fetch costs: nothing if all
  * that lack something see it in a copy, as much as a first fetch if none does. */
-#include <string.h>
 
 #include "optimizer/exact_value.h"
 
@@ -37,6 +36,24 @@ static ein_status first_lack(exact *x, value_model *m, const event *e, int i, in
     return EIN_OK;
 }
 
+/* What there is of the value before an event. */
+static ein_status list_before(exact *x, const value_model *m, const script *s, int event, int *list)
+{
+    *list = m->origin.lists[s->origin];
+    for (int i = 0; i < s->n && s->event[i] < event; i++)
+        TRY(ein__pool_list(&x->p->prices.pool, *list, s->copy[i], list));
+    return EIN_OK;
+}
+
+static ein_status event_under(exact *x, value v, const value_model *m, const script *s, int j, int c, i64 *cost, int *copy)
+{
+    int before, after;
+    TRY(list_before(x, m, s, j, &before));
+    TRY(ein__exact_event(x, v, &m->events.items[j], c, before, cost, &after));
+    *copy = after != before ? x->p->prices.pool.lists.items[after].last : -1;
+    return EIN_OK;
+}
+
 /* Events as if they came first: what they cost and who lacks something. */
 static ein_status first_events(exact *x, value v, value_model *m)
 {
@@ -44,12 +61,13 @@ static ein_status first_events(exact *x, value v, value_model *m)
     for (int j = 0; j < m->events.n; j++) {
         event *e = &m->events.items[j];
         NEW(x->a, e->costs, m->origin.n * e->n_classes);
-        NEW(x->a, e->after, m->origin.n * e->n_classes);
+        NEW(x->a, e->copies, m->origin.n * e->n_classes);
+        NEW(x->a, e->partials, m->origin.n * e->n_classes);
         NEW(x->a, e->lacks, m->origin.n * e->n_classes);
         for (int i = 0; i < m->origin.n; i++)
             for (int c = 0; c < e->n_classes; c++) {
                 int at = i * e->n_classes + c;
-                TRY(ein__exact_event(x, v, e, c, m->origin.lists[i], &e->costs[at], &e->after[at]));
+                TRY(event_under(x, v, m, &(script){.origin = i}, j, c, &e->costs[at], &e->copies[at]));
                 if (e->kind == EVENT_FETCH) TRY(first_lack(x, m, e, i, c, &e->lacks[at]));
             }
     }
@@ -91,33 +109,33 @@ static devset lacking(const value_model *m, const script *s, int j, int c)
     return lacks;
 }
 
-static int list_before(const value_model *m, const script *s, int event)
+/* A copy for some of the devices that lack something: the same whatever the others see it in. */
+static ein_status partial_cost(exact *x, value v, const value_model *m, const script *s, int j, int c, devset lacks, i64 *cost,
+                               int *copy)
 {
-    int list = m->origin.lists[s->origin];
-    for (int i = 0; i < s->n && s->event[i] < event; i++) list = s->after[i];
-    return list;
+    partial_list *known = &m->events.items[j].partials[s->origin * m->events.items[j].n_classes + c];
+    for (int i = 0; i < known->n; i++)
+        if (known->items[i].lacks == lacks) {
+            *cost = known->items[i].cost;
+            *copy = known->items[i].copy;
+            return EIN_OK;
+        }
+    TRY(event_under(x, v, m, s, j, c, cost, copy));
+    partial_copy p = {lacks, *copy, *cost};
+    PUSH(x->a, known, p);
+    return EIN_OK;
 }
 
-/* What fetch j of class c costs under the script, and (NULL: not asked) the list afterwards. */
-static ein_status fetch_cost(exact *x, value v, const value_model *m, const script *s, int j, int c, i64 *cost, int *after)
+/* What fetch j of class c costs under the script, and the copy that it makes, -1: none. */
+static ein_status fetch_cost(exact *x, value v, const value_model *m, const script *s, int j, int c, i64 *cost, int *copy)
 {
     const event *f = &m->events.items[j];
-    const int before = list_before(m, s, j), at = s->origin * f->n_classes + c;
-    int then = before;
-    if (!m->simple) {
-        TRY(ein__exact_event(x, v, f, c, before, cost, &then));
-    } else {
-        devset lacks = lacking(m, s, j, c);
-        *cost = 0;
-        if (lacks == f->lacks[at]) {
-            *cost = f->costs[at];
-            if (after != NULL && lacks != 0)
-                TRY(ein__pool_list(&x->p->prices.pool, before, x->p->prices.pool.lists.items[f->after[at]].last, &then));
-        } else if (lacks != 0) {
-            TRY(ein__exact_event(x, v, f, c, before, cost, &then));
-        }
-    }
-    if (after != NULL) *after = then;
+    const int at = s->origin * f->n_classes + c;
+    if (!m->simple) return event_under(x, v, m, s, j, c, cost, copy);
+    devset lacks = lacking(m, s, j, c);
+    if (lacks != f->lacks[at] && lacks != 0) return partial_cost(x, v, m, s, j, c, lacks, cost, copy);
+    *cost = lacks != 0 ? f->costs[at] : 0;
+    *copy = lacks != 0 ? f->copies[at] : -1;
     return EIN_OK;
 }
 
@@ -133,8 +151,8 @@ static ein_status extend(exact *x, value v, value_model *m, const script *s, int
         for (int c = 0; c < e->n_classes && e->kind == EVENT_FETCH; c++) {
             script more = *s;
             i64 cost;
-            TRY(fetch_cost(x, v, m, s, j, c, &cost, &more.after[s->n]));
-            if (more.after[s->n] == list_before(m, s, j) || cost > most) continue;
+            TRY(fetch_cost(x, v, m, s, j, c, &cost, &more.copy[s->n]));
+            if (more.copy[s->n] < 0 || cost > most) continue;
             more.event[s->n] = j;
             more.wanted[s->n] = c;
             if (m->simple) more.got[s->n] = lacking(m, s, j, c);
@@ -196,13 +214,13 @@ static ein_status origin_table(exact *x, const value_model *m)
 static ein_status script_row(exact *x, value v, const value_model *m, const script *s, int j, i64 *row)
 {
     const event *e = &m->events.items[j];
-    int entry = 0, after;
+    int entry = 0, copy;
     while (entry < s->n && s->event[entry] != j) entry++;
     for (int c = 0; c < e->n_classes; c++) {
         if (entry < s->n && s->wanted[entry] != c) row[c] = FAR;
-        else if (e->kind == EVENT_FETCH) TRY(fetch_cost(x, v, m, s, j, c, &row[c], NULL));
+        else if (e->kind == EVENT_FETCH) TRY(fetch_cost(x, v, m, s, j, c, &row[c], &copy));
         else if (m->simple || s->n == 0) row[c] = e->costs[s->origin * e->n_classes + c];
-        else TRY(ein__exact_event(x, v, e, c, list_before(m, s, j), &row[c], &after));
+        else TRY(event_under(x, v, m, s, j, c, &row[c], &copy));
     }
     return EIN_OK;
 }
