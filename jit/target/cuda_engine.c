@@ -8,18 +8,18 @@
 
 static ein_status pinned(cuda_target *t, i64 bytes, void **out, error *e)
 {
-    CU(t, cuMemHostAlloc(out, (size_t)(bytes > 0 ? bytes : 1), CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
-       "pinned memory", 0, e);
+    CU(t, cuMemHostAlloc(out, (size_t)bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP), "pinned memory", 0, e);
     return EIN_OK;
 }
 
+/* Nothing for what has no bytes: leaves that are no inputs, empty tensors. */
 static ein_status pin_list(cuda_target *t, const i64 *bytes, int n, void ***out, int *made, error *e)
 {
     *out = ein__calloc((size_t)n + 1, sizeof **out);
     if (*out == NULL) return EIN_NO_MEMORY;
     for (int i = 0; i < n; i++) {
         (*made)++;
-        TRY(pinned(t, bytes[i], &(*out)[i], e));
+        if (bytes[i] > 0) TRY(pinned(t, bytes[i], &(*out)[i], e));
     }
     return EIN_OK;
 }
