@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The variables: an option per node, a layout per carry. Costs of a value that is read once are a table over what
  * makes it and what reads it. A value that is read several times has a variable of its own (exact_value.c). */
+
 #include <math.h>
 
 #include "optimizer/exact_value.h"
+
+enum { SMALL_PAIRS = 60000, PAIRS_PER_MICROSECOND = 2, BYTES_PER_PAIR = 10000 };
 
 i64 ein__exact_cost(const exact *x, double seconds, i64 bytes, int count)
 {
@@ -71,10 +74,12 @@ static int count_of(const graph *g, int i)
     return 1;
 }
 
+static int n_options(const exact *x, int i) { return x->simple ? x->p->options[i].n_simple : x->p->options[i].n; }
+
 static i64 least_cost(const exact *x, int i, int count)
 {
     i64 least = FAR;
-    for (int k = 0; k < x->p->options[i].n; k++) {
+    for (int k = 0; k < n_options(x, i); k++) {
         const option *o = &x->p->options[i].items[k];
         i64 cost = ein__exact_cost(x, o->seconds, o->bytes, count);
         if (cost < least) least = cost;
@@ -151,7 +156,7 @@ static ein_status add_node(exact *x, int i, i64 least)
     i64 *costs;
     NEW(x->a, x->kept[i], all->n);
     NEW(x->a, costs, all->n);
-    for (int k = 0; k < all->n; k++) {
+    for (int k = 0; k < n_options(x, i); k++) {
         i64 cost = ein__exact_cost(x, all->items[k].seconds, all->items[k].bytes, count);
         if (cost >= FAR || cost - least > x->slack || own_bytes(x, i, &all->items[k]) > memory) continue;
         x->kept[i][n] = k;
@@ -261,12 +266,43 @@ static void set_scale(exact *x, const answer *upper)
     x->limit = (time << x->up) + (upper->bytes >> x->down);
 }
 
+/* Pairs of options that meet at a value: about as many exchanges may have to be priced. */
+static double count_pairs(const exact *x)
+{
+    const graph *g = x->g;
+    double pairs = 0;
+    for (int i = 0; i < g->nodes.n; i++)
+        for (int k = 0; k < g->nodes.items[i].spec.n_operands && x->of_node[i] >= 0; k++) {
+            const value_info *v = &g->values.items[ein__value_source(g, g->nodes.items[i].operands[k])];
+            int from = v->kind == VALUE_RESULT ? x->of_node[v->owner] : v->kind == VALUE_CARRY ? x->of_node[i] : -1;
+            if (from >= 0) pairs += (double)x->sizes.items[from] * x->sizes.items[x->of_node[i]];
+        }
+    return pairs;
+}
+
+/* All options where the search is worth it: what may be won is a part of what the plan takes; and it takes no longer
+ * than reading the weights at some GB per second. Else the simple ones. */
+static ein_status choose_options(exact *x, const answer *upper)
+{
+    double weights = 0;
+    for (int l = 0; l < x->g->leaves.n; l++) {
+        const leaf *y = &x->g->leaves.items[l];
+        weights += ein__leaf_weight(x->g, y) * (double)ein__value_numel(x->g, y->value);
+    }
+    TRY(add_nodes(x));
+    if (count_pairs(x) <= SMALL_PAIRS + PAIRS_PER_MICROSECOND * upper->seconds * 1e6 + weights / BYTES_PER_PAIR) return EIN_OK;
+    x->simple = true;
+    x->complete = false;
+    x->sizes.n = x->tables.n = 0;
+    return add_nodes(x);
+}
+
 ein_status ein__exact_build(exact *x, const answer *upper)
 {
     x->complete = true;
     set_scale(x, upper);
     TRY(count_readers(x));
-    TRY(add_nodes(x));
+    TRY(choose_options(x, upper));
     if (x->hopeless) return EIN_OK;
     TRY(add_carries(x, upper));
     return ein__exact_values(x);

@@ -4,7 +4,7 @@
  * are moved; outputs go to the host. */
 #include "optimizer/price_plan.h"
 
-#include <math.h>
+#include "optimizer/cost.h"
 
 #include "optimizer/search.h"
 
@@ -17,21 +17,9 @@ typedef struct pricing {
     error *e;
 } pricing;
 
-#define PICOSECONDS 1e12
-#define MOST ((i64)1 << 60) /* there is no way */
-
-static i64 picoseconds(double seconds)
-{
-    double x = seconds * PICOSECONDS;
-    return x < (double)MOST ? (i64)llround(x) : MOST;
-}
-
-static i64 sum(i64 x, i64 y) { return x >= MOST || y >= MOST || x + y >= MOST ? MOST : x + y; }
-static i64 times(i64 x, int n) { return n > 0 && x >= MOST / n ? MOST : x * n; }
-
 static void pay(part_price *part, double seconds, i64 bytes, int count)
 {
-    part->exchange = sum(part->exchange, times(picoseconds(seconds), count));
+    part->exchange = ein__cost_add(part->exchange, ein__cost_times(ein__picoseconds(seconds), count));
     part->bytes += bytes * count;
 }
 
@@ -51,7 +39,7 @@ static ein_status price_node(pricing *k, int i, int count)
     if (ein__node_is_view(n)) return EIN_OK;
     TRY(ein__price_option(k->p, n, &x));
     if (x.seconds < 0) return ein__fail(k->e, EIN_NO_PLAN, "%s (node %d): a tuple of too many boxes", n->name, i);
-    part->compute = picoseconds(x.seconds);
+    part->compute = ein__picoseconds(x.seconds);
     part->bytes = x.bytes;
     for (int o = 0; o < n->spec.n_operands; o++) {
         fetch got;
@@ -138,7 +126,7 @@ static void add_up(const graph *g, plan_price *out)
     out->bytes = out->ends.bytes;
     for (int i = 0; i < g->nodes.n; i++) {
         const part_price *x = &out->nodes[i];
-        out->picoseconds = sum(out->picoseconds, times(sum(x->compute, x->exchange), x->times));
+        out->picoseconds = ein__cost_add(out->picoseconds, ein__cost_times(ein__cost_add(x->compute, x->exchange), x->times));
         out->bytes += x->bytes * x->times;
     }
 }
