@@ -65,8 +65,8 @@ typedef struct linked {
     int pairs;
     ein_program *program;
     ein_run *run;
-    void *y;
-    int64_t moved; /* bytes between devices in a run */
+    void *y, *first; /* output; what the first run gave, if that was right */
+    int64_t moved;   /* bytes between devices in a run */
 } linked;
 
 static ein_status build(const chain *c, int pairs, ein_graph **out)
@@ -115,6 +115,7 @@ static void release(linked *l)
     ein_run_free(l->run);
     ein_program_free(l->program);
     free(l->y);
+    free(l->first);
 }
 
 /* ---- measurement -------------------------------------------------------------------------------------- */
@@ -131,7 +132,14 @@ static ein_status run(const chain *c, linked *l, double *seconds, bool *right)
     double began = clock_seconds();
     TRY(ein_run_once(l->run));
     *seconds = clock_seconds() - began;
+    size_t bytes = (size_t)bytes_of(c, c->kept);
+    if (l->first != NULL) {
+        *right = *right && memcmp(l->first, l->y, bytes) == 0;
+        return EIN_OK;
+    }
     *right = *right && c->right(c, l->pairs, l->y);
+    if ((l->first = malloc(bytes)) == NULL) return EIN_NO_MEMORY;
+    memcpy(l->first, l->y, bytes);
     return EIN_OK;
 }
 

@@ -39,21 +39,29 @@ static ein_status load_stored(workload *w, arena *a, const void **leaves)
     return EIN_OK;
 }
 
-static ein_status evaluate(workload *w, arena *a, double **f64, double **f32)
+/* Once for a workload: what it should give does not depend on who runs it. `a` is for a while. */
+static ein_status evaluate(workload *w, arena *a)
 {
     const graph *g = &w->graph->g;
     const void **leaves;
+    double **f64, **f32;
+    if (w->f64 != NULL) return EIN_OK;
+    NEW(&w->arena, f64, g->outputs.n);
+    NEW(&w->arena, f32, g->outputs.n);
     NEW(a, leaves, g->leaves.n);
     TRY(load_stored(w, a, leaves));
     for (int i = 0; i < g->outputs.n; i++) {
-        NEW(a, f64[i], ein__value_numel(g, g->outputs.items[i].value));
-        NEW(a, f32[i], ein__value_numel(g, g->outputs.items[i].value));
+        NEW(&w->arena, f64[i], ein__value_numel(g, g->outputs.items[i].value));
+        NEW(&w->arena, f32[i], ein__value_numel(g, g->outputs.items[i].value));
     }
     reference_bindings b = {
         .leaves = leaves, .scalars = w->scalars, .progress = report_f64, .progress_user = w->progress};
     TRY(ein__reference_f64(g, &b, f64, &w->error));
     b.progress = report_f32;
-    return ein__reference_f32(g, &b, f32, &w->error);
+    TRY(ein__reference_f32(g, &b, f32, &w->error));
+    w->f64 = f64;
+    w->f32 = f32;
+    return EIN_OK;
 }
 
 /* "next" is the place of the largest of the last logits; which of two that are nearly equal that is, rounding says. */
@@ -90,17 +98,14 @@ static ein_status check(workload *w, arena *a, void *const *outputs, verdict *ou
 {
     const graph *g = &w->graph->g;
     int next = w->model.use.wanted == LOGITS_AND_NEXT ? workload_output(w, "next") : -1;
-    double **f64, **f32;
-    NEW(a, f64, g->outputs.n);
-    NEW(a, f32, g->outputs.n);
-    TRY(evaluate(w, a, f64, f32));
+    TRY(evaluate(w, a));
     *out = (verdict){.ok = next < 0 || next_is_largest(w, outputs, next)};
     for (int i = 0; i < g->outputs.n; i++) {
         comparable how;
         if (i == next) continue;
         TRY(ein__comparable(g, g->outputs.items[i].value, &how));
-        out->tolerance = tolerance_of(&how, f64[i], f32[i]);
-        comparison c = ein__compare(&how, outputs[i], f64[i], f32[i], out->tolerance);
+        out->tolerance = tolerance_of(&how, w->f64[i], w->f32[i]);
+        comparison c = ein__compare(&how, outputs[i], w->f64[i], w->f32[i], out->tolerance);
         /* A NaN must survive the maximum. */
         if (!(c.norm_error <= out->error)) out->error = c.norm_error;
         if (!(c.worst_row <= out->worst_row)) out->worst_row = c.worst_row;

@@ -26,6 +26,7 @@ typedef struct workload {
      * and `rows` the part that the prime graph writes. */
     void **leaves, **rows;
     i64 *scalars;
+    double **f64, **f32; /* per output: the reference evaluator's, once it was asked; NULL until then */
     progress *progress;
 } workload;
 
