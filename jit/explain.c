@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan in plain words: one line per op. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "jit/context.h"
+#include "optimizer/price_plan.h"
 
 static i64 node_bytes(const program *p, int index)
 {
@@ -73,6 +75,42 @@ static void explain_node(const ein_program *p, int i, text *out)
     ein__text_add(out, "\n");
 }
 
+/* Weights and states, once. */
+static double tensor_bytes(const graph *g)
+{
+    double bytes = 0;
+    for (int i = 0; i < g->leaves.n; i++) {
+        const leaf *l = &g->leaves.items[i];
+        if (l->kind != LEAF_PARAMETER && l->kind != LEAF_STATE) continue;
+        bytes += (double)ein__value_numel(g, l->value) * (double)ein__dtype_bytes(g->values.items[l->value].dtype) *
+                 (l->n_members > 1 ? l->n_members : 1);
+    }
+    return bytes;
+}
+
+/* The device that is shortest of memory: by how much, and what would do. */
+static void explain_memory(const ein_program *p, text *out)
+{
+    const machine *m = &p->context->machine;
+    double resident[MAX_DEVICES], most = 0;
+    int short_of = -1;
+    ein__plan_resident(&p->graph, &p->plan, resident);
+    for (int d = 0; d < m->n_devices; d++) {
+        double over = resident[d] + (double)p->program.devices[d].buffer_bytes - m->devices[d].memory_bytes;
+        if (over <= most) continue;
+        most = over;
+        short_of = d;
+    }
+    if (short_of < 0) return;
+    double buffers = (double)p->program.devices[short_of].buffer_bytes, memory = m->devices[short_of].memory_bytes;
+    ein__text_add(out, "device %d is %.2f GB short of memory: %.2f GB of weights and states and %.2f GB of buffers, of %.2f GB; ",
+                  short_of, most * 1e-9, resident[short_of] * 1e-9, buffers * 1e-9, memory * 1e-9);
+    if (memory > buffers)
+        ein__text_add(out, "%.0f devices like it would hold them\n", ceil(tensor_bytes(&p->graph) / (memory - buffers)));
+    else
+        ein__text_add(out, "the buffers alone are too large\n");
+}
+
 void ein__explain(const ein_program *p, text *out)
 {
     const graph *g = &p->graph;
@@ -90,4 +128,5 @@ void ein__explain(const ein_program *p, text *out)
                   p->plan.predicted_us);
     if (p->plan.bound_us > 0) ein__text_add(out, "; no plan that was searched takes less than %.0f us", p->plan.bound_us);
     ein__text_add(out, "\n");
+    explain_memory(p, out);
 }
