@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random programs on GPUs that are not there, under configurations in which all pairs occur of: how many GPUs, first or
  * warm call, by streams or as a graph, how the GPUs reach each other. The results are right by the reference, and they
- * are the host target's, bit for bit. */
+ * are the host target's, bit for bit (every second case is compared; all, where EIN_CASES or EIN_SEED say which). */
 #define _POSIX_C_SOURCE 200809L
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,7 @@ static const char *const reach[] = {"peers=all",
                                     "peers=read-stale",
                                     "limit=1",
                                     "peers=0>1,1>0w,1>2,2>1r,2>3,3>2"};
-enum { GPUS = 9, REACHES = sizeof reach / sizeof *reach, CASES = GPUS * REACHES };
+enum { GRAPHS = 20, GPUS = 9, REACHES = sizeof reach / sizeof *reach, CASES = GPUS * REACHES };
 
 typedef struct configuration {
     int gpus, reach, graphs, warm;
@@ -61,13 +61,14 @@ typedef struct random_program {
     text plan;
 } random_program;
 
+/* Few graphs, so that most kernels are compiled once; the plans are all different. */
 static void make(random_program *p, int seed, int devices)
 {
     graph g = {.nodes = {0}};
     arena a = {NULL};
     plan plan;
     memset(p, 0, sizeof *p);
-    assert_int_equal(random_graph_make((uint64_t)seed, 1 + seed % 7, &p->graph), EIN_OK);
+    assert_int_equal(random_graph_make((uint64_t)(1 + seed % GRAPHS), 1 + seed % 3, &p->graph), EIN_OK);
     assert_int_equal(ein__canonicalize(&p->graph.graph->g, &g, NULL), EIN_OK);
     assert_int_equal(random_plan_make(&a, &g, (uint64_t)seed, devices, NULL, &plan), EIN_OK);
     assert_int_equal(ein__plan_print(&g, &plan, &p->plan), EIN_OK);
@@ -97,7 +98,7 @@ static void check_on(const random_program *p, const char *machine, const char *c
     ein__text_free(&why);
 }
 
-static void check_case(int i)
+static void check_case(int i, bool compare)
 {
     const configuration c = configuration_of(i % CASES);
     const int seed = i + 1;
@@ -115,9 +116,11 @@ static void check_case(int i)
     make(&p, seed, c.gpus);
     check_on(&p, on_cuda, cache, false, &cuda, what);
     if (c.warm) check_on(&p, on_cuda, cache, true, &cuda, what);
-    check_on(&p, on_host, NULL, false, &host, what);
-    if (host.n != cuda.n || (host.n > 0 && memcmp(host.bytes, cuda.bytes, host.n) != 0))
-        fail_msg("%s: other bits than the host's\n%s", what, p.plan.bytes);
+    if (compare) {
+        check_on(&p, on_host, NULL, false, &host, what);
+        if (host.n != cuda.n || (host.n > 0 && memcmp(host.bytes, cuda.bytes, host.n) != 0))
+            fail_msg("%s: other bits than the host's\n%s", what, p.plan.bytes);
+    }
     if (fake_reports()[0] != 0) fail_msg("%s:\n%s", what, fake_reports());
     if (fake_leaks()[0] != 0) fail_msg("%s: left\n%s", what, fake_leaks());
     drop(&p);
@@ -132,7 +135,7 @@ static void programs(void **state)
     const char *seed = getenv("EIN_SEED"), *cases = getenv("EIN_CASES");
     const int first = seed != NULL ? atoi(seed) - 1 : 0, n = cases != NULL ? atoi(cases) : seed != NULL ? 1 : CASES;
     (void)state;
-    for (int i = 0; i < n; i++) check_case(first + i);
+    for (int i = 0; i < n; i++) check_case(first + i, i % 2 == 0 || seed != NULL || cases != NULL);
 }
 
 int main(void)
