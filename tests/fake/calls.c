@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tests/fake/fake.h"
 
@@ -30,6 +31,7 @@ static struct {
     long long bytes;
 } shifting;
 static text answer; /* of fake_leaks */
+static bool alone;  /* the settings are the environment's: no test of this process asks */
 
 void fake_report(const char *format, ...)
 {
@@ -126,6 +128,7 @@ static void configure(const char *text)
 void fake_configure(const char *text)
 {
     pthread_mutex_lock(&fake.lock);
+    alone = false;
     configure(text);
     pthread_mutex_unlock(&fake.lock);
 }
@@ -261,7 +264,10 @@ call fake_call_enter(const char *name, unsigned needs)
     if (fake.settings.slow_ms > 0 && named(name, fake.settings.slow))
         nanosleep(&(struct timespec){fake.settings.slow_ms / 1000, fake.settings.slow_ms % 1000 * 1000000}, NULL);
     pthread_mutex_lock(&fake.lock);
-    if (!fake.configured) configure(getenv("EIN_FAKE") != NULL ? getenv("EIN_FAKE") : "");
+    if (!fake.configured) {
+        configure(getenv("EIN_FAKE") != NULL ? getenv("EIN_FAKE") : "");
+        alone = true;
+    }
     note(name);
     const bool now = fails(name);
     const int code = now ? failing.code : 0;
@@ -286,4 +292,13 @@ void fake_call_leave(call *c)
 {
     (void)c;
     pthread_mutex_unlock(&fake.lock);
+}
+
+/* Then what was wrong is the end of the process. */
+static __attribute__((destructor)) void tell(void)
+{
+    if (!alone || (fake_reports()[0] == 0 && fake_leaks()[0] == 0)) return;
+    fprintf(stderr, "fake: %s\n%sleft:\n%s", getenv("EIN_FAKE") != NULL ? getenv("EIN_FAKE") : "", fake_reports(), fake_leaks());
+    fflush(NULL);
+    _exit(86);
 }

@@ -270,11 +270,13 @@ void *trial_outputs(const trial *t, ein_program *p, ein_state *state, size_t *n)
     return out;
 }
 
-i64 run_tally(const ein_run *r, int n_devices)
+void trial_check_tally(const ein_run *r, int n_devices, i64 bytes)
 {
+    char room[16];
     i64 sum = 0;
+    if (trial_machine("host:1", room) == room) return; /* another target, which does not count */
     for (int d = 0; d < n_devices; d++) sum += ein_run_tally(r, d);
-    return sum;
+    assert_int_equal(sum, bytes);
 }
 
 typedef struct references {
@@ -322,7 +324,7 @@ static void free_references(const graph *g, references *x)
 static void check_tally(const ein_run *r, const ein_program *p)
 {
     if (!p->counting) return;
-    assert_int_equal(run_tally(r, p->program.n_devices), p->stats.predicted_bytes);
+    trial_check_tally(r, p->program.n_devices, p->stats.predicted_bytes);
 }
 
 void trial_check(const trial *t, ein_program *p, ein_state *state)

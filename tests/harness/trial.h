@@ -46,8 +46,8 @@ void trial_bind(const trial *t, ein_run *r);
 void *trial_outputs(const trial *t, ein_program *p, ein_state *state, size_t *n);
 /* One run, every output as good as the reference and its type allow; then the same run again, the same bits. */
 void trial_check(const trial *t, ein_program *p, ein_state *state);
-/* Bytes that all devices touched elsewhere in the run. */
-i64 run_tally(const ein_run *r, int n_devices);
+/* All devices together touched so many bytes elsewhere in the run. */
+void trial_check_tally(const ein_run *r, int n_devices, i64 bytes);
 /* Compile on `machine` with a store of its own, check, free: for the many graphs that need no more. `print`
  * (may be NULL) gets the program's steps; free it. */
 void trial_once(const ein_graph *g, const char *machine, const char *cache, char **print);
