@@ -73,7 +73,8 @@ typedef struct exact {
     int *of_carry, *n_layouts, **layouts; /* variable and, by its values, relations; all loops' carries in order */
     value_model *values;
     double taken;         /* bytes that fixed leaves take of the fullest device */
-    bool simple;          /* simple options only: nothing is proved */
+    i64 floor;            /* picoseconds of all ops at their least */
+    bool simple;          /* simple options only: no more than the floor is proved */
     bool hopeless;        /* some node has no option that fits into memory; nothing else was made */
     bool complete;        /* every way to fetch is in some script */
 } exact;

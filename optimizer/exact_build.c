@@ -290,6 +290,7 @@ static ein_status choose_options(exact *x, const answer *upper)
         weights += ein__leaf_weight(x->g, y) * (double)ein__value_numel(x->g, y->value);
     }
     TRY(add_nodes(x));
+    x->floor = (x->limit - x->slack) >> x->up;
     if (count_pairs(x) <= SMALL_PAIRS + PAIRS_PER_MICROSECOND * upper->seconds * 1e6 + weights / BYTES_PER_PAIR) return EIN_OK;
     x->simple = true;
     x->complete = false;

@@ -49,6 +49,7 @@ static ein_status search(problem *p, answer *out)
     TRY(reprice(p, out));
     if (p->limits->cancelled != NULL && p->limits->cancelled(p->limits->user)) return EIN_OK;
     TRY(ein__exact_build(&x, out));
+    out->bound = (double)(x.floor < ein__picoseconds(out->seconds) ? x.floor : ein__picoseconds(out->seconds)) / PICOSECONDS;
     return x.hopeless ? EIN_OK : ein__exact_solve(&x, out);
 }
 
