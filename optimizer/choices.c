@@ -151,8 +151,8 @@ static int digits_of(int n, const int *digits, const int *given, int to, int d)
     return number;
 }
 
-/* Digit i goes to target given[i], or (-1) to copies. */
-static ein_status add_digits(maker *m, int n, const int *digits, const int *given)
+/* Digit i goes to target given[i], or (-1) to copies; if that makes up to one cut, or (`several`) more. */
+static ein_status add_digits(maker *m, int n, const int *digits, const int *given, bool several)
 {
     devset devices[MAX_DEVICES] = {0};
     cut cuts[MAX_DIGITS];
@@ -166,6 +166,7 @@ static ein_status add_digits(maker *m, int n, const int *digits, const int *give
         of_cut[n_cuts++] = t;
         tuples *= parts;
     }
+    if ((n_cuts > 1) != several) return EIN_OK;
     for (int d = 0; d < m->n_devices; d++) {
         int tuple = 0;
         for (int c = 0; c < n_cuts; c++)
@@ -175,13 +176,13 @@ static ein_status add_digits(maker *m, int n, const int *digits, const int *give
     return add_new(m, n_cuts, cuts, tuples, devices);
 }
 
-/* All ways to give the digits away; single labels only. */
-static ein_status add_all_digits(maker *m, int n_single)
+/* All ways to give the digits away that make up to one cut, or more; single labels only. */
+static ein_status add_all_digits(maker *m, int n_single, bool several)
 {
     int digits[MAX_DEVICES], given[MAX_DIGITS], n = find_digits(m->n_devices, digits), i;
     for (i = 0; i < n; i++) given[i] = -1;
     do {
-        TRY(add_digits(m, n, digits, given));
+        TRY(add_digits(m, n, digits, given, several));
         for (i = n - 1; i >= 0 && ++given[i] == n_single; i--) given[i] = -1;
     } while (i >= 0);
     return EIN_OK;
@@ -229,7 +230,7 @@ ein_status ein__choices(arena *a, const spec *s, const i64 *units, int n_devices
 {
     maker m = {.a = a, .s = s, .n_devices = n_devices, .out = out};
     TRY(add_choice(&m, 0, NULL, 1, &(devset){ALL_DEVICES(n_devices)}));
-    out->n_simple = 1;
+    out->n_simple = out->n_medium = 1;
     if (n_devices == 1) return EIN_OK;
     TRY(add_choice(&m, 0, NULL, 1, &(devset){DEV(0)}));
     int n_single = find_targets(&m, units);
@@ -237,7 +238,9 @@ ein_status ein__choices(arena *a, const spec *s, const i64 *units, int n_devices
     for (int i = 0; i < m.n_targets; i++)
         for (int k = i + 1; k < m.n_targets; k++) TRY(add_pair(&m, &m.targets[i], &m.targets[k]));
     out->n_simple = out->n;
-    return add_all_digits(&m, n_single);
+    TRY(add_all_digits(&m, n_single, false));
+    out->n_medium = out->n;
+    return add_all_digits(&m, n_single, true);
 }
 
 /* ---- the choice behind a relation --------------------------------------------------------------------- */

@@ -9,6 +9,7 @@ typedef struct choice_list {
     int n, room;
     choice *items;
     int n_simple; /* the first ones: at most two cuts, and no copies but of all or of small labels */
+    int n_medium; /* these, and one cut with copies */
 } choice_list;
 
 /* What each label of each node is best cut at multiples of, so that neighbours agree where to cut: a linear

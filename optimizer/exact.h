@@ -58,6 +58,9 @@ typedef struct value_model {
 /* Bytes of resident leaves on the fullest device, by a variable's values. */
 typedef struct usage { int var; double *bytes; } usage;
 
+/* Which options are searched. */
+typedef enum option_tier { TIER_ALL, TIER_MEDIUM, TIER_SIMPLE } option_tier;
+
 typedef struct exact {
     problem *p;
     const graph *g;
@@ -74,7 +77,7 @@ typedef struct exact {
     value_model *values;
     double taken;         /* bytes that fixed leaves take of the fullest device */
     i64 floor;            /* picoseconds of all ops at their least */
-    bool simple;          /* simple options only: no more than the floor is proved */
+    option_tier tier;     /* if it is not ALL, no more than the floor is proved */
     bool hopeless;        /* some node has no option that fits into memory; nothing else was made */
     bool complete;        /* every way to fetch is in some script */
 } exact;

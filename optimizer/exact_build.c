@@ -74,7 +74,11 @@ static int count_of(const graph *g, int i)
     return 1;
 }
 
-static int n_options(const exact *x, int i) { return x->simple ? x->p->options[i].n_simple : x->p->options[i].n; }
+static int n_options(const exact *x, int i)
+{
+    const option_list *o = &x->p->options[i];
+    return x->tier == TIER_ALL ? o->n : x->tier == TIER_MEDIUM ? o->n_medium : o->n_simple;
+}
 
 static i64 least_cost(const exact *x, int i, int count)
 {
@@ -281,7 +285,7 @@ static double count_pairs(const exact *x)
 }
 
 /* All options where the search is worth it: what may be won is a part of what the plan takes; and it takes no longer
- * than reading the weights at some GB per second. Else the simple ones. */
+ * than reading the weights at some GB per second. Else the medium, or the simple ones. */
 static ein_status choose_options(exact *x, const answer *upper)
 {
     double weights = 0;
@@ -291,11 +295,14 @@ static ein_status choose_options(exact *x, const answer *upper)
     }
     TRY(add_nodes(x));
     x->floor = (x->limit - x->slack) >> x->up;
-    if (count_pairs(x) <= SMALL_PAIRS + PAIRS_PER_MICROSECOND * upper->seconds * 1e6 + weights / BYTES_PER_PAIR) return EIN_OK;
-    x->simple = true;
-    x->complete = false;
-    x->sizes.n = x->tables.n = 0;
-    return add_nodes(x);
+    double worth = SMALL_PAIRS + PAIRS_PER_MICROSECOND * upper->seconds * 1e6 + weights / BYTES_PER_PAIR;
+    while (count_pairs(x) > worth && x->tier < TIER_SIMPLE) {
+        x->tier++;
+        x->complete = false;
+        x->sizes.n = x->tables.n = 0;
+        TRY(add_nodes(x));
+    }
+    return EIN_OK;
 }
 
 ein_status ein__exact_build(exact *x, const answer *upper)

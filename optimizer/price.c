@@ -367,15 +367,16 @@ ein_status ein__price_options(prices *p, int node_index, const i64 *units, const
         TRY(fixed_choice(p, n, fixed, &choices, e));
     else
         TRY(ein__choices(p->a, &n->spec, units, p->n_devices, &choices));
-    if (fixed != NULL) choices.n_simple = choices.n;
+    if (fixed != NULL) choices.n_simple = choices.n_medium = choices.n;
     NEW(p->a, out->items, choices.n);
-    out->n = out->n_simple = 0;
+    out->n = out->n_simple = out->n_medium = 0;
     for (int i = 0; i < choices.n; i++) {
         option o = {.choice = choices.items[i]};
         TRY(ein__price_option(p, n, &o));
         if (o.seconds >= 0 && (n->kind != OP_APPEND || fixed != NULL || !cuts_groups(&o.choice)))
             out->items[out->n++] = o;
         if (i < choices.n_simple) out->n_simple = out->n;
+        if (i < choices.n_medium) out->n_medium = out->n;
     }
     return EIN_OK;
 }

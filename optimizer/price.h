@@ -19,7 +19,7 @@ typedef struct option {
 typedef struct option_list {
     int n;
     option *items;
-    int n_simple; /* the first ones: those of simple choices */
+    int n_simple, n_medium; /* the first ones: those of simple and of medium choices */
 } option_list;
 
 /* Moving a value: what it costs, and the relation that is there afterwards. */

@@ -32,7 +32,7 @@ static ein_status price_choices(problem *p, const node *n, const choice_list *ch
         TRY(ein__price_option(&p->prices, n, &o));
         if (o.seconds >= 0) out->items[out->n++] = o;
     }
-    out->n_simple = out->n;
+    out->n_simple = out->n_medium = out->n;
     return EIN_OK;
 }
 

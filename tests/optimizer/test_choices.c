@@ -68,8 +68,8 @@ static void test_linear(void **state)
                                            "k:0,6,12 on 5 a\n"
                                            "d0:0,1,3 on 3 c\n"
                                            "n:0,4,8 on 3 c\n"
-                                           "d0:0,1,3 / n:0,4,8 on 1 4 2 8\n"
                                            "k:0,6,12 on 3 c\n"
+                                           "d0:0,1,3 / n:0,4,8 on 1 4 2 8\n"
                                            "d0:0,1,3 / k:0,6,12 on 1 4 2 8\n"
                                            "n:0,4,8 / k:0,6,12 on 1 4 2 8\n");
     t.n = 0;
