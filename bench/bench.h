@@ -5,6 +5,7 @@
 
 int suite_jit(int argc, char **argv);
 int suite_kernels(int argc, char **argv);
+int suite_exchange(int argc, char **argv);
 int suite_plans(int argc, char **argv);
 int suite_gpu(int argc, char **argv);
 

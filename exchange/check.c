@@ -5,7 +5,10 @@
  * the next becomes two dimensions) until its destination addresses say which elements of the whole index
  * space they are; then again by the finest factors of all relations, so that it is a box of coordinates.
  * From the box and the relations follow the addresses that every side must have. Boxes of one block that
- * lie inside it, do not meet, and add up to its size tile it. */
+ * lie inside it, do not meet, and add up to its size tile it.
+ *
+ * Transfers come in the order of their steps. Each leaves something in a memory, a block or scratch: which partials
+ * of its box, or the finished box. What is read must have been left there by the step that is named, an earlier one. */
 #include <string.h>
 
 #include "core/base/arena.h"
@@ -22,6 +25,9 @@ typedef struct pieces {
 
 typedef struct cuboid { i64 *lo, *len; } cuboid;
 
+/* What a transfer leaves: n_partials flags; `before`: the last one that wrote the same memory, -1. */
+typedef struct content { bool finished, *partials; int before; } content;
+
 typedef struct checker {
     arena a;
     const exchange_problem *p;
@@ -31,7 +37,9 @@ typedef struct checker {
     i64 suffix[ROOM], extent[ROOM]; /* of each factor, major first */
     cuboid *boxes; /* of the transfers */
     pieces *m;     /* of the transfer at hand */
-    int *mine;     /* room for the transfers of one block */
+    int n_partials, state; /* of the first used state */
+    content *left; /* by the transfers */
+    int *last;     /* transfer that wrote a memory last, -1: [block * (HOST + 1) + device], then scratch */
 } checker;
 
 static ein_status wrong(checker *c, int i, const char *what)
@@ -177,14 +185,38 @@ static bool addresses_mean(const checker *c, const transfer *t, int side, const 
 
 /* ---- one transfer ------------------------------------------------------------------------------------- */
 
+static ein_status check_destination(checker *c, int i)
+{
+    const transfer *t = &c->x->transfers[i];
+    if (t->dst_scratch < -1 || t->dst_scratch >= c->x->n_scratch) return wrong(c, i, "no such scratch");
+    if (t->dst_scratch < 0) {
+        if (t->dst_device != t->device && t->dst_device != HOST) return wrong(c, i, "written to another device");
+        if ((c->p->to->devices[t->dst_block] & DEV(t->dst_device)) == 0) return wrong(c, i, "nobody needs it there");
+        return t->kind != TRANSFER_COMBINE ? EIN_OK : wrong(c, i, "a block gets what is not finished");
+    }
+    const scratch *s = &c->x->scratch[t->dst_scratch];
+    bool combined = t->kind == TRANSFER_COMBINE;
+    i64 numel = combined ? ein__block_numel(c->p->states[c->state], t->src_block[c->state])
+                         : ein__block_numel(c->p->to, t->dst_block);
+    if (s->owner != t->device || (s->device != t->device && s->device != HOST)) return wrong(c, i, "another device's scratch");
+    if (s->device != t->dst_device || s->dst_block != t->dst_block || s->src_block != (combined ? t->src_block[c->state] : -1))
+        return wrong(c, i, "scratch of another block");
+    if (s->lo < 0 || s->n < 1 || s->lo + s->n > numel) return wrong(c, i, "scratch outside the block");
+    if (combined && __builtin_popcount(c->p->used) != 1) return wrong(c, i, "states are stored singly");
+    i64 lo = combined ? t->src_offset[c->state] : t->dst_offset, hi = lo;
+    for (int k = 0; k < t->rank; k++)
+        hi += (t->size[k] - 1) * (combined ? t->src_stride[c->state][k] : t->dst_stride[k]);
+    return lo >= s->lo && hi < s->lo + s->n ? EIN_OK : wrong(c, i, "it writes outside the scratch");
+}
+
 static ein_status check_numbers(checker *c, int i)
 {
     const exchange_problem *p = c->p;
     const transfer *t = &c->x->transfers[i];
+    if (t->step < 0 || t->step >= c->x->n_steps || t->step >= EIN__STEPS) return wrong(c, i, "no such step");
+    if (t->kind < TRANSFER_FINISH || t->kind > TRANSFER_COPY) return wrong(c, i, "no such kind");
     if (t->dst_block < 0 || t->dst_block >= p->to->n_blocks) return wrong(c, i, "no such block");
     if (t->device < 0 || t->device >= p->n_devices) return wrong(c, i, "no such device");
-    if (t->dst_device != t->device && t->dst_device != HOST) return wrong(c, i, "written to another device");
-    if ((p->to->devices[t->dst_block] & DEV(t->dst_device)) == 0) return wrong(c, i, "nobody needs it there");
     if (t->rank < 1 || t->rank > MAX_BOX_RANK) return wrong(c, i, "rank out of range");
     for (int k = 0; k < t->rank; k++)
         if (t->size[k] < 1) return wrong(c, i, "empty box");
@@ -193,35 +225,15 @@ static ein_status check_numbers(checker *c, int i)
         if (r != NULL && (block_on(t, side) < 0 || block_on(t, side) >= r->n_blocks))
             return wrong(c, i, "no such source block");
     }
-    return EIN_OK;
+    return check_destination(c, i);
 }
 
-/* Source j is partial j, so the order is that of the list. */
-static ein_status check_sources(checker *c, int i)
-{
-    const transfer *t = &c->x->transfers[i];
-    for (int side = 1; side < SIDES; side++) {
-        const relation *r = side_of(c->p, side);
-        if (r == NULL) continue;
-        if (t->n_sources != r->n_partials) return wrong(c, i, "a partial is missing or counted twice");
-        for (int j = 0; j < t->n_sources; j++) {
-            int from = t->src_device[j];
-            if (from != HOST && (from < 0 || from >= c->p->n_devices)) return wrong(c, i, "no such source");
-            if ((r->devices[block_on(t, side) * r->n_partials + j] & DEV(from)) == 0)
-                return wrong(c, i, "a source does not hold the partial");
-        }
-    }
-    return EIN_OK;
-}
-
-static ein_status check_transfer(checker *c, int i)
+static ein_status read_addresses(checker *c, int i)
 {
     const transfer *t = &c->x->transfers[i];
     pieces *m = c->m;
     int factor[ROOM];
     i64 origin;
-    TRY(check_numbers(c, i));
-    TRY(check_sources(c, i));
     NEW(&c->a, c->boxes[i].lo, 2 * c->n_factors);
     c->boxes[i].len = c->boxes[i].lo + c->n_factors;
     m->n = 0;
@@ -240,7 +252,7 @@ static ein_status check_transfer(checker *c, int i)
     return EIN_OK;
 }
 
-/* ---- all transfers ------------------------------------------------------------------------------------ */
+/* ---- contents ----------------------------------------------------------------------------------------- */
 
 static bool boxes_meet(const checker *c, const cuboid *a, const cuboid *b)
 {
@@ -256,19 +268,151 @@ static i64 box_volume(const checker *c, const cuboid *b)
     return n;
 }
 
-/* The boxes of one block on one device: apart from each other, and as large as the block. */
+static i64 common_volume(const checker *c, const cuboid *a, const cuboid *b)
+{
+    i64 n = 1;
+    for (int f = 0; f < c->n_factors; f++) {
+        i64 lo = a->lo[f] > b->lo[f] ? a->lo[f] : b->lo[f];
+        i64 end_a = a->lo[f] + a->len[f], end_b = b->lo[f] + b->len[f], end = end_a < end_b ? end_a : end_b;
+        n *= end > lo ? end - lo : 0;
+    }
+    return n;
+}
+
+static int *memory_of(const checker *c, int block, int device, int scratch)
+{
+    return &c->last[scratch >= 0 ? c->p->to->n_blocks * (HOST + 1) + scratch : block * (HOST + 1) + device];
+}
+
+/* The writers of what source `s` of transfer i reads cover it, and left the same; *out is one of them. */
+static ein_status find_writer(checker *c, int i, const source *s, const content **out)
+{
+    const transfer *t = &c->x->transfers[i];
+    i64 covered = 0;
+    if (s->scratch >= c->x->n_scratch || (s->scratch >= 0 && c->x->scratch[s->scratch].device != s->device))
+        return wrong(c, i, "a source is no scratch");
+    if (s->step >= t->step) return wrong(c, i, "it reads what is not written yet");
+    *out = NULL;
+    for (int w = *memory_of(c, t->dst_block, s->device, s->scratch); w >= 0; w = c->left[w].before) {
+        i64 n = common_volume(c, &c->boxes[i], &c->boxes[w]);
+        const content *x = &c->left[w];
+        if (n == 0) continue;
+        if (c->x->transfers[w].step != s->step) return wrong(c, i, "another step wrote a source");
+        if (*out != NULL && (x->finished != (*out)->finished ||
+                             memcmp(x->partials, (*out)->partials, (size_t)c->n_partials * sizeof *x->partials) != 0))
+            return wrong(c, i, "the pieces of a source differ");
+        *out = x;
+        covered += n;
+    }
+    if (*out == NULL || covered != box_volume(c, &c->boxes[i])) return wrong(c, i, "it reads what nothing wrote");
+    if (s->scratch >= 0 && t->kind != TRANSFER_COPY && c->x->scratch[s->scratch].src_block != t->src_block[c->state])
+        return wrong(c, i, "a source is laid out as another block");
+    return EIN_OK;
+}
+
+static bool commutes(const merge *m)
+{
+    return m != NULL && (strcmp(m->name, "sum") == 0 || strcmp(m->name, "prod") == 0 || strcmp(m->name, "max") == 0 ||
+                         strcmp(m->name, "min") == 0);
+}
+
+/* Add partials of a source: none twice, the lowest as named, above those before unless any order will do. */
+static ein_status add_partials(checker *c, int i, const source *s, const bool *partials, int *highest)
+{
+    bool *all = c->left[i].partials;
+    int low = -1, high = -1;
+    for (int j = 0; j < c->n_partials; j++) {
+        if (!partials[j]) continue;
+        if (all[j]) return wrong(c, i, "a partial is missing or counted twice");
+        all[j] = true;
+        low = low < 0 ? j : low;
+        high = j;
+    }
+    bool gaps = high >= 0 && !commutes(c->p->merge) && low <= *highest;
+    for (int j = low; j >= 0 && j < high && !commutes(c->p->merge); j++) gaps = gaps || !partials[j];
+    if (gaps || low != s->partial || low < 0) return wrong(c, i, "partials out of order");
+    if (high > *highest) *highest = high;
+    return EIN_OK;
+}
+
+static ein_status check_original(checker *c, int i, const source *s)
+{
+    const transfer *t = &c->x->transfers[i];
+    if (s->partial < 0 || s->partial >= c->n_partials) return wrong(c, i, "no such partial");
+    if (s->step != -1) return wrong(c, i, "a partial is there from the start");
+    for (int side = 1; side < SIDES; side++) {
+        const relation *r = side_of(c->p, side);
+        if (r == NULL) continue;
+        if (r->n_partials != c->n_partials) return wrong(c, i, "a partial is missing or counted twice");
+        if ((r->devices[block_on(t, side) * r->n_partials + s->partial] & DEV(s->device)) == 0)
+            return wrong(c, i, "a source does not hold the partial");
+    }
+    return EIN_OK;
+}
+
+/* What is read, and what is left of it. */
+static ein_status check_sources(checker *c, int i)
+{
+    const transfer *t = &c->x->transfers[i];
+    bool *one;
+    int highest = -1, lowest = -1, n = 0;
+    if (t->n_sources < 1 || (t->kind == TRANSFER_COPY && t->n_sources != 1)) return wrong(c, i, "no sources, or too many");
+    NEW(&c->a, one, c->n_partials);
+    for (int j = 0; j < t->n_sources; j++) {
+        const source *s = &t->sources[j];
+        const content *from = NULL;
+        if (s->device != HOST && (s->device < 0 || s->device >= c->p->n_devices)) return wrong(c, i, "no such source");
+        bool original = s->scratch < 0 && t->kind != TRANSFER_COPY;
+        TRY(original ? check_original(c, i, s) : find_writer(c, i, s, &from));
+        if (t->kind == TRANSFER_COPY) {
+            if (!from->finished || s->partial != -1) return wrong(c, i, "it copies what is not finished");
+            continue;
+        }
+        if (!original && from->finished) return wrong(c, i, "it combines what is finished");
+        if (original) one[s->partial] = true;
+        TRY(add_partials(c, i, s, original ? one : from->partials, &highest));
+        if (s->partial <= lowest) return wrong(c, i, "partials out of order");
+        lowest = s->partial;
+        if (original) one[s->partial] = false;
+    }
+    for (int j = 0; j < c->n_partials; j++) n += c->left[i].partials[j];
+    c->left[i].finished = t->kind != TRANSFER_COMBINE;
+    if (t->kind == TRANSFER_FINISH && n != c->n_partials) return wrong(c, i, "a partial is missing or counted twice");
+    return EIN_OK;
+}
+
+/* Into its memory, apart from what is there. */
+static ein_status leave(checker *c, int i)
+{
+    const transfer *t = &c->x->transfers[i];
+    int *last = memory_of(c, t->dst_block, t->dst_device, t->dst_scratch);
+    for (int w = *last; w >= 0; w = c->left[w].before)
+        if (boxes_meet(c, &c->boxes[i], &c->boxes[w])) return wrong(c, i, "it overlaps another one");
+    c->left[i].before = *last;
+    *last = i;
+    return EIN_OK;
+}
+
+/* A step's transfers read nothing that it writes: all are checked, then all are left. */
+static ein_status check_step(checker *c, int first, int end)
+{
+    for (int i = first; i < end; i++) {
+        TRY(check_numbers(c, i));
+        TRY(read_addresses(c, i));
+        NEW(&c->a, c->left[i].partials, c->n_partials);
+        TRY(check_sources(c, i));
+    }
+    for (int i = first; i < end; i++) TRY(leave(c, i));
+    return EIN_OK;
+}
+
+/* ---- all transfers ------------------------------------------------------------------------------------ */
+
+/* The boxes of one block on one device, which are apart, are as large as the block. */
 static ein_status check_tiling(checker *c, int block, int device)
 {
     i64 covered = 0, size = ein__block_numel(c->p->to, block);
-    int *mine = c->mine, n = 0;
-    for (int i = 0; i < c->x->n_transfers; i++) {
-        if (c->x->transfers[i].dst_block != block || c->x->transfers[i].dst_device != device) continue;
-        for (int k = 0; k < n; k++)
-            if (boxes_meet(c, &c->boxes[i], &c->boxes[mine[k]]))
-                return wrong(c, i, "it overlaps another one");
-        mine[n++] = i;
-        covered += box_volume(c, &c->boxes[i]);
-    }
+    for (int w = *memory_of(c, block, device, -1); w >= 0; w = c->left[w].before) covered += box_volume(c, &c->boxes[w]);
     if (covered == size) return EIN_OK;
     return ein__fail(c->e, EIN_INTERNAL, "exchange: %lld of %lld elements of block %d reach device %d",
                      (long long)covered, (long long)size, block, device);
@@ -279,6 +423,7 @@ static i64 source_bytes(const checker *c, const transfer *t)
 {
     i64 bytes = 0, outer = 1, inner = t->size[t->rank - 1];
     for (int k = 0; k + 1 < t->rank; k++) outer *= t->size[k];
+    if (t->kind == TRANSFER_COPY) return outer * inner * ein__dtype_bytes(c->p->dtype);
     for (int s = 0; s < c->p->n_states; s++) {
         if ((c->p->used >> s & 1) == 0) continue;
         i64 elements = outer * ((c->x->row_states >> s & 1) != 0 ? (inner + EIN__ROW - 1) / EIN__ROW : inner);
@@ -287,20 +432,22 @@ static i64 source_bytes(const checker *c, const transfer *t)
     return bytes;
 }
 
+static bool in_order(const transfer *a, const transfer *b)
+{
+    const int x[] = {a->step, a->device, (int)a->kind, a->dst_device, a->dst_block, a->dst_scratch};
+    const int y[] = {b->step, b->device, (int)b->kind, b->dst_device, b->dst_block, b->dst_scratch};
+    for (int k = 0; k < 6; k++)
+        if (x[k] != y[k]) return x[k] < y[k];
+    return true;
+}
+
 static ein_status check_counts(checker *c)
 {
     i64 remote[MAX_DEVICES] = {0}, total = 0;
     for (int i = 0; i < c->x->n_transfers; i++) {
         const transfer *t = &c->x->transfers[i];
-        if (i > 0) {
-            const transfer *before = t - 1;
-            int order = before->device != t->device ? before->device - t->device
-                        : before->dst_device != t->dst_device ? before->dst_device - t->dst_device
-                                                              : before->dst_block - t->dst_block;
-            if (order > 0) return wrong(c, i, "out of order");
-        }
         for (int j = 0; j < t->n_sources; j++)
-            if (t->src_device[j] != t->device && t->src_device[j] != HOST)
+            if (t->sources[j].device != t->device && t->sources[j].device != HOST)
                 remote[t->device] += source_bytes(c, t);
     }
     for (int d = 0; d < MAX_DEVICES; d++) {
@@ -317,12 +464,22 @@ static ein_status check_counts(checker *c)
 static ein_status check_all(checker *c)
 {
     const relation *to = c->p->to;
+    int n_memories = to->n_blocks * (HOST + 1) + c->x->n_scratch, n = c->x->n_transfers;
     if (c->x->incompatible || !find_factors(c))
         return ein__fail(c->e, EIN_INTERNAL, "exchange: the factorizations have no common refinement");
-    NEW(&c->a, c->boxes, c->x->n_transfers);
+    while ((c->p->used >> c->state & 1) == 0) c->state++;
+    c->n_partials = c->p->states[c->state]->n_partials;
+    NEW(&c->a, c->boxes, n);
     NEW(&c->a, c->m, 1);
-    NEW(&c->a, c->mine, c->x->n_transfers);
-    for (int i = 0; i < c->x->n_transfers; i++) TRY(check_transfer(c, i));
+    NEW(&c->a, c->left, n);
+    NEW(&c->a, c->last, n_memories);
+    memset(c->last, -1, (size_t)n_memories * sizeof *c->last);
+    for (int i = 1; i < n; i++)
+        if (!in_order(&c->x->transfers[i - 1], &c->x->transfers[i])) return wrong(c, i, "out of order");
+    for (int first = 0, end; first < n; first = end) {
+        for (end = first + 1; end < n && c->x->transfers[end].step == c->x->transfers[first].step;) end++;
+        TRY(check_step(c, first, end));
+    }
     for (int b = 0; b < to->n_blocks; b++)
         for (int d = 0; d <= HOST; d++)
             if ((to->devices[b] & DEV(d)) != 0) TRY(check_tiling(c, b, d));

@@ -356,14 +356,34 @@ static bool only_copies(const exchange_problem *p)
            p->states[p->result]->n_partials == 1 && p->merge->wire[p->result] == p->dtype;
 }
 
-ein_status ein__exchange_kernel(arena *a, const exchange_problem *p, const exchange *x, kernel_text *out)
+/* What a kind of transfer makes of its sources, as a problem of its own; `stored` has room for its merge. */
+static exchange_problem problem_of(const exchange_problem *p, transfer_kind kind, int state, merge *stored)
+{
+    exchange_problem q = *p;
+    if (kind == TRANSFER_COPY)
+        return (exchange_problem){.n_states = 1, .states = {p->to}, .used = 1, .dtype = p->dtype,
+                                  .n_devices = p->n_devices, .to = p->to};
+    if (kind == TRANSFER_COMBINE && p->merge != NULL) {
+        *stored = *p->merge;
+        stored->finalize[state].n = 0;
+        q.merge = stored;
+        q.result = state;
+        q.dtype = stored->wire[state];
+    }
+    return q;
+}
+
+ein_status ein__exchange_kernel(arena *a, const exchange_problem *p, const exchange *x, transfer_kind kind,
+                                kernel_text *out)
 {
     text body = {0};
-    writer w = {.out = &body, .p = p, .merge = only_copies(p) ? NULL : p->merge};
-    w.several = p->states[__builtin_ctz(p->used)]->n_partials > 1;
-    w.row = x->row_states;
-    w.walked = p->used & ~x->row_states;
-    w.unit = x->unit_stride;
+    merge stored;
+    exchange_problem q = problem_of(p, kind, x->state, &stored);
+    writer w = {.out = &body, .p = &q, .merge = only_copies(&q) ? NULL : q.merge};
+    w.several = q.states[__builtin_ctz(q.used)]->n_partials > 1;
+    w.row = kind == TRANSFER_FINISH ? x->row_states : 0;
+    w.walked = q.used & ~w.row;
+    w.unit = kind == TRANSFER_COPY ? x->unit_copy : x->unit_stride;
     find_types(&w);
     head(&w);
     geometry(&w);
@@ -378,6 +398,12 @@ ein_status ein__exchange_kernel(arena *a, const exchange_problem *p, const excha
 
 /* ---- the table ---------------------------------------------------------------------------------------- */
 
+static void put_walk(i64 *words, int rank, i64 offset, const i64 *stride)
+{
+    words[0] = offset;
+    for (int k = 0; k < rank; k++) words[1 + k] = stride[k];
+}
+
 i64 ein__exchange_boxes(const exchange *x, int first, int n, const int *first_source, i64 *words)
 {
     i64 rows = 0;
@@ -388,13 +414,13 @@ i64 ein__exchange_boxes(const exchange *x, int first, int n, const int *first_so
         words[1] = t->rank;
         words[2] = t->n_sources;
         words[3] = first_source[i];
-        words[AT_DST] = t->dst_offset;
-        for (int s = 0; s < MAX_STATES; s++) words[AT_SRC + STATE_WORDS * s] = t->src_offset[s];
-        for (int k = 0; k < t->rank; k++) {
-            words[AT_SIZE + k] = t->size[k];
-            words[AT_DST + 1 + k] = t->dst_stride[k];
-            for (int s = 0; s < MAX_STATES; s++)
-                words[AT_SRC + STATE_WORDS * s + 1 + k] = t->src_stride[s][k];
+        for (int k = 0; k < t->rank; k++) words[AT_SIZE + k] = t->size[k];
+        if (t->kind == TRANSFER_COMBINE) put_walk(words + AT_DST, t->rank, t->src_offset[x->state], t->src_stride[x->state]);
+        else put_walk(words + AT_DST, t->rank, t->dst_offset, t->dst_stride);
+        for (int s = 0; s < MAX_STATES; s++) {
+            i64 *at = words + AT_SRC + STATE_WORDS * s;
+            if (t->kind == TRANSFER_COPY) put_walk(at, t->rank, t->dst_offset, t->dst_stride);
+            else put_walk(at, t->rank, t->src_offset[s], t->src_stride[s]);
         }
         rows += ein__transfer_rows(t);
     }

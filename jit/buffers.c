@@ -50,13 +50,13 @@ static void join_lifetimes(buffer *buffers, int n)
     }
 }
 
-ein_status ein__assign_buffers(arena *scratch, buffer *buffers, int n, i64 bytes_of_device[MAX_DEVICES])
+ein_status ein__assign_buffers(arena *scratch, buffer *buffers, int n, i64 bytes_of_memory[EIN__MEMORIES])
 {
     slot *slots, **placed;
     const slot **live;
-    int n_slots = 0, n_placed[MAX_DEVICES] = {0};
+    int n_slots = 0, n_placed[EIN__MEMORIES] = {0};
     NEW(scratch, slots, 2 * n);
-    NEW(scratch, placed, (size_t)MAX_DEVICES * 2 * (size_t)n);
+    NEW(scratch, placed, (size_t)EIN__MEMORIES * 2 * (size_t)n);
     NEW(scratch, live, 2 * n);
     join_lifetimes(buffers, n);
     for (int i = 0; i < n; i++) {
@@ -67,12 +67,12 @@ ein_status ein__assign_buffers(arena *scratch, buffer *buffers, int n, i64 bytes
     }
     qsort(slots, (size_t)n_slots, sizeof *slots, by_size);
     for (int i = 0; i < n_slots; i++) {
-        int d = buffers[slots[i].b].device;
+        int d = buffers[slots[i].b].device + (buffers[slots[i].b].host ? MAX_DEVICES : 0);
         slot **mine = placed + (size_t)d * 2 * (size_t)n;
         place_slot(&slots[i], mine, n_placed[d], live);
         mine[n_placed[d]++] = &slots[i];
         i64 end = slots[i].offset + slots[i].bytes;
-        if (end > bytes_of_device[d]) bytes_of_device[d] = end;
+        if (end > bytes_of_memory[d]) bytes_of_memory[d] = end;
         buffers[slots[i].b].offset[slots[i].which] = slots[i].offset;
     }
     for (int i = 0; i < n; i++)

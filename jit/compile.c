@@ -189,7 +189,7 @@ static ein_status lower_plan(compilation *k)
     double start = ein__now_ms();
     TRY(ein__plan_check(&k->p->graph, &k->p->plan, k->e));
     k->p->plan.alike_products = !k->c->machine.host;
-    TRY(ein__lower(&k->p->arena, &k->p->graph, &k->p->plan, &k->p->program, k->e));
+    TRY(ein__lower(&k->p->arena, &k->p->graph, &k->p->plan, &k->c->machine, &k->p->program, k->e));
     k->p->stats.synth_ms = ein__now_ms() - start;
     for (int i = 0; i < k->p->program.n_kernels; i++) ein__kernel_dump(&k->p->program.kernels[i]);
     return EIN_OK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Time of a block: roofline, the larger of arithmetic at a fraction of peak and bytes at memory bandwidth, at least a
- * launch (units: seconds). Products and attention of bf16 and f16 run on the matrix units. Time of an exchange: exchange/cost.c. All devices are priced as the slowest one. */
+ * launch (units: seconds). Products and attention of bf16 and f16 run on the matrix units. Time of an exchange: that
+ * of the one that lowering will make (exchange/choose.c). All devices are priced as the slowest one. */
 #include "jit/costs.h"
 
 #include <math.h>
@@ -22,12 +23,8 @@ static ein_status exchange_cost(void *user, arena *a, int n_states, const relati
     const prices *p = user;
     exchange_problem problem = {.n_states = n_states, .used = used, .merge = m, .result = result, .dtype = dtype,
                                 .n_devices = p->machine->n_devices, .to = to};
-    exchange x = {0};
     for (int k = 0; k < n_states; k++) problem.states[k] = states[k];
-    TRY(ein__exchange_direct(a, &problem, &x, NULL));
-    *seconds = x.incompatible ? INFINITY : ein__routes_seconds(p->routes, &x);
-    *bytes = x.total_bytes;
-    return EIN_OK;
+    return ein__exchange_estimate(a, &problem, p->routes, seconds, bytes);
 }
 
 /* Indices of a term that the box touches. A window of two labels touches many of them more than once. */

@@ -210,7 +210,7 @@ static void sum_bytes(program *p)
 
 static ein_status finish(lowering *w, region **regions, program *out)
 {
-    i64 bytes[MAX_DEVICES] = {0};
+    i64 bytes[EIN__MEMORIES] = {0};
     memset(out, 0, sizeof *out);
     out->n_devices = w->n_devices;
     out->n_regions = 2 * w->g->loops.n + 1;
@@ -226,7 +226,8 @@ static ein_status finish(lowering *w, region **regions, program *out)
     out->max_sources = w->max_sources;
     TRY(ein__assign_buffers(w->scratch, out->buffers, out->n_buffers, bytes));
     for (int d = 0; d < w->n_devices; d++)
-        out->devices[d] = (device_program){w->devices[d].n, w->devices[d].items, regions[d], bytes[d]};
+        out->devices[d] = (device_program){w->devices[d].n, w->devices[d].items, regions[d], bytes[d],
+                                            bytes[MAX_DEVICES + d]};
     TRY(note_loops(w, out));
     TRY(ein__assign_waits(w->a, w->scratch, out, w->e));
     sum_bytes(out);
@@ -244,14 +245,15 @@ static ein_status lower(lowering *w, program *out)
     return finish(w, regions, out);
 }
 
-ein_status ein__lower(arena *a, const graph *g, const plan *p, program *out, error *e)
+ein_status ein__lower(arena *a, const graph *g, const plan *p, const machine *m, program *out, error *e)
 {
     arena scratch = {NULL};
     lowering *w = ein__arena_get(&scratch, 1, sizeof *w);
     ein_status s = EIN_NO_MEMORY;
     if (w != NULL) {
         *w = (lowering){.a = a, .scratch = &scratch, .e = e, .g = g, .plan = p, .n_devices = p->n_devices};
-        s = lower(w, out);
+        s = ein__routes_make(&scratch, m, &w->routes);
+        if (s == EIN_OK) s = lower(w, out);
     }
     ein__arena_free(&scratch);
     if (s == EIN_NO_MEMORY) ein__fail(e, s, "out of memory while lowering");

@@ -10,7 +10,7 @@
 #include "jit/family/family.h"
 
 /* `a` gets the program; it must outlive it, as must `g`. */
-ein_status ein__lower(arena *a, const graph *g, const plan *p, program *out, error *e);
+ein_status ein__lower(arena *a, const graph *g, const plan *p, const machine *m, program *out, error *e);
 
 /* ---- inside ------------------------------------------------------------------------------------------- */
 
@@ -37,6 +37,7 @@ typedef struct lowering {
     error *e;
     const graph *g;
     const plan *plan;
+    const routes *routes;
     int n_devices;
     instance **values; /* per value (views resolved): the produced instance, then materialized ones */
     instance **carries; /* per value that is a carry's next: where it has to end up, or NULL */
@@ -81,8 +82,9 @@ ein_status ein__lower_exchange_into(lowering *w, const item *x, const instance *
 /* ---- steps (lower.c) ---- */
 ein_status ein__lower_step(lowering *w, int device, const item *x, const launch *l, i64 remote_bytes);
 
-/* Offsets for all buffers (buffers.c), waits (waits.c). */
-ein_status ein__assign_buffers(arena *scratch, buffer *buffers, int n, i64 bytes_of_device[MAX_DEVICES]);
+/* Offsets for all buffers (buffers.c), waits (waits.c). Memories: of the devices, then the process's for each. */
+enum { EIN__MEMORIES = 2 * MAX_DEVICES };
+ein_status ein__assign_buffers(arena *scratch, buffer *buffers, int n, i64 bytes_of_memory[EIN__MEMORIES]);
 ein_status ein__assign_waits(arena *a, arena *scratch, program *p, error *e);
 
 #endif

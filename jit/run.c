@@ -62,6 +62,10 @@ static ein_status prepare(ein_run *r)
         void *memory = NULL;
         TRY(api->alloc(p->context->target, d, p->program.devices[d].buffer_bytes, &memory, &r->error));
         r->x.buffers[d] = memory;
+        memory = NULL;
+        i64 staged = p->program.devices[d].host_bytes;
+        if (staged > 0) TRY(api->alloc(p->context->target, HOST, staged, &memory, &r->error));
+        r->x.staging[d] = memory;
     }
     return api->prepare(p->context->target, &r->x, &r->error);
 }
@@ -93,7 +97,10 @@ void ein_run_free(ein_run *r)
     ein_context *c = r->p->context;
     if (r->started) ein_run_wait(r);
     c->target->api->finish(c->target, &r->x);
-    for (int d = 0; d < r->p->program.n_devices; d++) c->target->api->release(c->target, d, r->x.buffers[d]);
+    for (int d = 0; d < r->p->program.n_devices; d++) {
+        c->target->api->release(c->target, d, r->x.buffers[d]);
+        c->target->api->release(c->target, HOST, r->x.staging[d]);
+    }
     ein__error_reset(&r->error);
     ein__error_reset(&r->x.error);
     ein__arena_free(&r->arena);

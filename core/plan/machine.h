@@ -9,7 +9,7 @@
 
 /* Sets of devices are bit masks; HOST is the memory of the process, where inputs come from and outputs go. */
 typedef uint32_t devset;
-enum { MAX_DEVICES = 16, HOST = 31 };
+enum { MAX_DEVICES = 16, HOST = 31, MAX_VERTICES = 64, MAX_LINKS = 1024 };
 #define DEV(d) ((devset)1 << (d))
 #define ALL_DEVICES(n) ((devset)((1ull << (n)) - 1))
 

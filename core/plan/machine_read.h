@@ -5,8 +5,6 @@
 
 #include "core/plan/machine.h"
 
-enum { MAX_VERTICES = 64, MAX_LINKS = 1024 };
-
 /* The preset called by the first `n` bytes of `name`; false: there is none. */
 bool ein__machine_preset_known(const char *name, size_t n);
 ein_status ein__machine_preset(arena *a, const char *name, size_t n, machine *out);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dependences between devices. Only a device itself writes its memory; others read it. So there are two kinds:
- * a remote read waits for the last write of what it reads, and a write waits for the remote reads, since then,
- * of whatever memory it overlaps. */
+/* Dependences between devices. Only a device itself writes its memory, and its part of the process's; others read
+ * it. So there are two kinds: a remote read waits for the last write of what it reads, and a write waits for the
+ * remote reads, since then, of whatever memory it overlaps. */
 #include "core/plan/order.h"
 
 #include <string.h>
 
-/* Memory that is tracked: a place of a buffer, or a block of a state. */
+/* Memory that is tracked: a piece of a place of a buffer, or a block of a state. */
 typedef struct cell {
     int device;
-    i64 offset, bytes;        /* of buffers; states: offset = -1 - number, bytes = 1 */
+    bool host;
+    i64 offset, bytes;        /* of the buffer; states: offset = -1 - number, bytes = 1 */
+    int whole;                /* first cell of the place: its other pieces are elsewhere */
     int writer;               /* event, -1 */
     int readers[MAX_DEVICES]; /* last remote reader since, -1 */
 } cell;
@@ -19,7 +21,8 @@ typedef struct tracker {
     const program *p;
     error *e;
     struct { int n, room; cell *items; } cells;
-    int *of_buffer;   /* buffer * 2 + place -> cell */
+    int *of_buffer;   /* buffer * 2 + place -> first cell of so many pieces: */
+    int *n_pieces;    /* per buffer */
     struct { int n, room; struct state_cell { int leaf, device, block, cell; } *items; } states;
     struct { int n, room; event *items; } events;
     struct { int n, room; dependence *items; } found;
@@ -27,25 +30,49 @@ typedef struct tracker {
     int **overlaps, *n_overlaps; /* per cell */
 } tracker;
 
-static ein_status add_cell(tracker *t, int device, i64 offset, i64 bytes, int *out)
+static ein_status add_cells(tracker *t, int device, bool host, i64 offset, i64 bytes, int n, int *out)
 {
-    cell c = {.device = device, .offset = offset, .bytes = bytes, .writer = -1};
+    cell c = {.device = device, .host = host, .offset = offset, .bytes = bytes, .whole = t->cells.n, .writer = -1};
     for (int d = 0; d < MAX_DEVICES; d++) c.readers[d] = -1;
     *out = t->cells.n;
-    PUSH(t->a, &t->cells, c);
+    for (int i = 0; i < n; i++) PUSH(t->a, &t->cells, c);
     return EIN_OK;
+}
+
+/* As many as any buffer that shares the places has. */
+static ein_status count_pieces(tracker *t)
+{
+    const program *p = t->p;
+    NEW(t->a, t->n_pieces, p->n_buffers);
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < p->n_buffers; i++) {
+            int *mine = &t->n_pieces[i], *mate = p->buffers[i].pair >= 0 ? &t->n_pieces[p->buffers[i].pair] : mine;
+            if (*mine < p->buffers[i].pieces) *mine = p->buffers[i].pieces;
+            if (*mine < 1) *mine = 1;
+            if (*mate < *mine) *mate = *mine;
+            else *mine = *mate;
+        }
+    return EIN_OK;
+}
+
+static ein_status add_buffer(tracker *t, int i, int place)
+{
+    const buffer *b = &t->p->buffers[i];
+    return add_cells(t, b->device, b->host, b->offset[place], b->first < 0 ? 0 : b->bytes, t->n_pieces[i],
+                     &t->of_buffer[2 * i + place]);
 }
 
 static ein_status add_buffer_cells(tracker *t)
 {
     const program *p = t->p;
+    TRY(count_pieces(t));
     NEW(t->a, t->of_buffer, 2 * p->n_buffers);
     for (int i = 0; i < p->n_buffers; i++) {
         const buffer *b = &p->buffers[i];
         for (int k = 0; k < 2; k++) {
             if (b->pair >= 0) t->of_buffer[2 * i + k] = t->of_buffer[2 * b->pair + k];
             else if (k == 1 && b->loop < 0) t->of_buffer[2 * i + 1] = t->of_buffer[2 * i];
-            else TRY(add_cell(t, b->device, b->offset[k], b->first < 0 ? 0 : b->bytes, &t->of_buffer[2 * i + k]));
+            else TRY(add_buffer(t, i, k));
         }
     }
     return EIN_OK;
@@ -61,30 +88,34 @@ static ein_status state_cell_of(tracker *t, const place *x, int *out)
         }
     }
     struct state_cell s = {x->index, x->device, x->block, 0};
-    TRY(add_cell(t, x->device, -1 - t->states.n, 1, &s.cell));
+    TRY(add_cells(t, x->device, false, -1 - t->states.n, 1, 1, &s.cell));
     t->cells.items[s.cell].writer = -2; /* written before the run */
     *out = s.cell;
     PUSH(t->a, &t->states, s);
     return EIN_OK;
 }
 
-/* The cell of a pointer argument, or -1: nothing that is ever written. */
-static ein_status cell_of(tracker *t, const arg *x, int *out)
+/* The cells of a pointer argument's memory: n from *first on; none where nothing is ever written. */
+static ein_status cells_of(tracker *t, const arg *x, int *first, int *n)
 {
-    *out = -1;
+    *n = 0;
     if (x->kind != ARG_POINTER) return EIN_OK;
-    if (x->place.space == SPACE_LEAF) return state_cell_of(t, &x->place, out);
+    *n = x->place.space == SPACE_LEAF;
+    if (*n > 0) return state_cell_of(t, &x->place, first);
     if (x->place.space != SPACE_BUFFER) return EIN_OK;
     const buffer *b = &t->p->buffers[x->place.index];
     int k = b->loop >= 0 ? (t->iteration[b->loop] + b->phase) % 2 : 0;
-    *out = t->of_buffer[2 * x->place.index + k];
+    *first = t->of_buffer[2 * x->place.index + k];
+    *n = t->n_pieces[x->place.index];
     return EIN_OK;
 }
 
+static bool touches(const arg *x, int piece) { return x->pieces == 0 || (x->pieces >> piece & 1) != 0; }
+
 static bool cells_overlap(const cell *x, const cell *y)
 {
-    return x->device == y->device && x->bytes > 0 && y->bytes > 0 && x->offset < y->offset + y->bytes &&
-           y->offset < x->offset + x->bytes;
+    return x->device == y->device && x->host == y->host && x->whole != y->whole && x->bytes > 0 && y->bytes > 0 &&
+           x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
 }
 
 /* Cells of one device, compared pair by pair. */
@@ -163,12 +194,14 @@ static ein_status run_step(tracker *t, const step *s, int device, int index, int
     event ev = {s, device, index, iteration};
     PUSH(t->a, &t->events, ev);
     for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < s->n_args; i++) {
-            int c;
-            TRY(cell_of(t, &s->args[i], &c));
-            if (c < 0) continue;
-            if (pass == 0 && !s->args[i].written) TRY(read_cell(t, c, me));
-            if (pass == 1 && s->args[i].written) TRY(write_cell(t, c, me));
+        for (int i = 0, first, n; i < s->n_args; i++) {
+            const arg *x = &s->args[i];
+            TRY(cells_of(t, x, &first, &n));
+            for (int c = 0; c < n; c++) {
+                if (!touches(x, c)) continue;
+                if (pass == 0 && !x->written) TRY(read_cell(t, first + c, me));
+                if (pass == 1 && x->written) TRY(write_cell(t, first + c, me));
+            }
         }
     return EIN_OK;
 }
@@ -195,8 +228,8 @@ static ein_status all_cells(tracker *t)
     TRY(add_buffer_cells(t));
     for (int d = 0; d < t->p->n_devices; d++)
         for (int i = 0; i < t->p->devices[d].n_steps; i++)
-            for (int k = 0, c; k < t->p->devices[d].steps[i].n_args; k++)
-                TRY(cell_of(t, &t->p->devices[d].steps[i].args[k], &c));
+            for (int k = 0, first, n; k < t->p->devices[d].steps[i].n_args; k++)
+                TRY(cells_of(t, &t->p->devices[d].steps[i].args[k], &first, &n));
     return find_overlaps(t);
 }
 

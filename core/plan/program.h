@@ -43,6 +43,7 @@ typedef struct arg {
     int scalar;       /* ARG_SCALAR: which; ARG_POINTER: run-time scalar added to the offset, or -1 */
     i64 scalar_bytes; /* ARG_POINTER: bytes per unit of the scalar */
     bool written;     /* ARG_POINTER: the step writes there */
+    uint64_t pieces;  /* ARG_POINTER to a buffer: bit set of the pieces that are touched; 0: all of it */
 } arg;
 
 /* A matrix product for the target's library: C[m,n] = A[m,k] B[k,n], row-major, row strides; ta: A is stored [k,m];
@@ -79,16 +80,18 @@ typedef struct step {
     i64 remote_bytes; /* predicted bytes touched in other devices' memory */
 } step;
 
-/* Bytes on one device. A carried value's buffer alternates between two places by the parity of its loop's
+/* Bytes on one device, or (`host`) in the process's memory, where this device alone writes them. A carried value's buffer alternates between two places by the parity of its loop's
  * iteration (0 before the loop, the last one after it): it is at offset[(iteration + phase) % 2]. */
 typedef struct buffer {
     int device;
+    bool host;
     i64 bytes;
     i64 offset[2];
     int loop;        /* -1: does not alternate; offset[0] */
     int phase;
     int pair;        /* -1, or the buffer whose two places it shares, with the other phase */
     int first, last; /* orders of the steps between which it is live */
+    int pieces;      /* that steps touch apart, at most 64; 0: none. What is in a piece, the exchange's verifier knows */
 } buffer;
 
 /* One device's list in order: region r of every device is the same straight part or the same loop. */
@@ -103,6 +106,7 @@ typedef struct device_program {
     step *steps;
     const region *regions; /* program.n_regions, covering all steps */
     i64 buffer_bytes; /* size of the device's activation memory */
+    i64 host_bytes;   /* and of the process's memory that it writes for others to read */
 } device_program;
 
 typedef struct program {

@@ -10,12 +10,14 @@ static ein_status check_memory(const program *p, error *e)
         const buffer *x = &p->buffers[i];
         if (x->first < 0 || x->pair >= 0) continue;
         for (int kx = 0; kx < (x->loop >= 0 ? 2 : 1); kx++) {
-            if (x->offset[kx] < 0 || x->offset[kx] % 256 != 0 || x->offset[kx] + x->bytes > p->devices[x->device].buffer_bytes)
+            const device_program *on = &p->devices[x->device];
+            i64 room = x->host ? on->host_bytes : on->buffer_bytes;
+            if (x->offset[kx] < 0 || x->offset[kx] % 256 != 0 || x->offset[kx] + x->bytes > room)
                 return ein__fail(e, EIN_INTERNAL, "program: buffer %d at %lld is misaligned or outside", i,
                                  (long long)x->offset[kx]);
             for (int j = 0; j <= i; j++) {
                 const buffer *y = &p->buffers[j];
-                if (y->first < 0 || y->pair >= 0 || y->device != x->device) continue;
+                if (y->first < 0 || y->pair >= 0 || y->device != x->device || y->host != x->host) continue;
                 if (i != j && (y->last < x->first || x->last < y->first)) continue;
                 for (int ky = 0; ky < (y->loop >= 0 ? 2 : 1); ky++) {
                     if ((i == j && kx <= ky) || x->offset[kx] >= y->offset[ky] + y->bytes ||

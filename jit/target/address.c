@@ -9,7 +9,7 @@ static const void *base_of(const places *p, const int *iteration, const place *a
     case SPACE_BUFFER: {
         const buffer *b = &p->program->buffers[at->index];
         int which = b->loop >= 0 ? (iteration[b->loop] + b->phase) % 2 : 0;
-        return p->buffers[b->device] + b->offset[which];
+        return (b->host ? p->staging : p->buffers)[b->device] + b->offset[which];
     }
     case SPACE_LEAF: {
         const leaf_pieces *l = &p->leaves[at->index];

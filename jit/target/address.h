@@ -9,6 +9,7 @@
 typedef struct places {
     const program *program;
     char *const *buffers;      /* per device */
+    char *const *staging;      /* of HOST, per device that writes it */
     const leaf_pieces *leaves;
     const void *const *inputs; /* per canonical leaf, as the device may read them */
     void *const *outputs;

@@ -54,6 +54,7 @@ static bool must_bring(const cuda_target *t, const execution *x, const step *s, 
 {
     if (a->kind != ARG_POINTER || (a->place.space != SPACE_BUFFER && a->place.space != SPACE_LEAF)) return false;
     bool is_buffer = a->place.space == SPACE_BUFFER;
+    if (is_buffer && x->program->buffers[a->place.index].host) return false;
     out->owner = is_buffer ? x->program->buffers[a->place.index].device : a->place.device;
     out->bytes = is_buffer ? x->program->buffers[a->place.index].bytes
                            : x->leaves[a->place.index].block_bytes[a->place.block];

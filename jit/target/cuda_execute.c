@@ -160,8 +160,8 @@ static void make_places(walker *w)
 {
     const execution *x = w->x;
     for (int d = 0; d < w->p->n_devices; d++) {
-        w->places[d] = (places){x->program, x->buffers, x->leaves, (const void *const *)w->g->inputs, w->g->outputs,
-                                x->code->table[d], x->scalars};
+        w->places[d] = (places){x->program, x->buffers, x->staging, x->leaves, (const void *const *)w->g->inputs,
+                                w->g->outputs, x->code->table[d], x->scalars};
         *w->g->lanes[d].progress = 0;
         w->g->lanes[d].enqueued = 0;
     }

@@ -155,10 +155,22 @@ static ein_status alloc_locked(cuda_target *t, int device, i64 bytes, void **out
     return EIN_OK;
 }
 
+/* Pinned and mapped: of the process, at the same address on every GPU. */
+static ein_status alloc_host(cuda_target *t, i64 bytes, void **out, error *e)
+{
+    TRY(ein__cuda_enter(t, 0, e));
+    CUresult code = t->cu.cuMemHostAlloc(out, (size_t)bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    ein__cuda_leave(t);
+    if (code != CUDA_SUCCESS) return ein__cuda_failed(t, code, "cuMemHostAlloc", 0, e);
+    memset(*out, 0, (size_t)bytes);
+    return EIN_OK;
+}
+
 ein_status ein__cuda_alloc(target *base, int device, i64 bytes, void **out, error *e)
 {
     cuda_target *t = (cuda_target *)base;
     TRY(ein__cuda_alive(t, e));
+    if (device == HOST) return alloc_host(t, bytes, out, e);
     if (bytes > t->devices[device].capacity) return no_room(t, device, bytes, e);
     bytes = bytes <= 0 ? ALIGN : round_up(bytes, ALIGN);
     pthread_mutex_lock(&t->memory_lock);
@@ -175,6 +187,12 @@ void ein__cuda_release(target *base, int device, void *p)
 {
     cuda_target *t = (cuda_target *)base;
     if (p == NULL) return;
+    if (device == HOST) {
+        bool entered = ein__cuda_enter(t, 0, NULL) == EIN_OK;
+        t->cu.cuMemFreeHost(p);
+        if (entered) ein__cuda_leave(t);
+        return;
+    }
     pthread_mutex_lock(&t->memory_lock);
     for (cuda_chunk **at = &t->devices[device].chunks; *at != NULL; at = &(*at)->next) {
         cuda_chunk *c = *at;

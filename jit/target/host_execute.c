@@ -108,7 +108,7 @@ void ein__host_execute(execution *x, int device)
 {
     host_engine *g = x->engine;
     walker w = {.x = x, .engine = g, .p = x->program, .device = device, .s = &g->scratch[device]};
-    w.places = (places){x->program, x->buffers, x->leaves, x->inputs, x->outputs, x->program->table, x->scalars};
+    w.places = (places){x->program, x->buffers, x->staging, x->leaves, x->inputs, x->outputs, x->program->table, x->scalars};
     const device_program *d = &w.p->devices[device];
     memset(w.s->iteration, 0, (size_t)(w.p->n_loops + 1) * sizeof *w.s->iteration);
     for (int r = 0; r < w.p->n_regions; r++)

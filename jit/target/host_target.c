@@ -122,12 +122,15 @@ ein_status ein__host_open(const machine *m, target **out, error *e)
 
 static ein_status host_alloc(target *base, int device, i64 bytes, void **out, error *e)
 {
-    return ein__host_alloc(&((host_target *)base)->memory, device, bytes, out, e);
+    if (device != HOST) return ein__host_alloc(&((host_target *)base)->memory, device, bytes, out, e);
+    *out = ein__aligned(256, (size_t)bytes);
+    return *out != NULL ? EIN_OK : ein__fail(e, EIN_NO_MEMORY, "out of memory for %lld bytes that devices exchange", (long long)bytes);
 }
 
 static void host_release(target *base, int device, void *p)
 {
-    ein__host_release(&((host_target *)base)->memory, device, p);
+    if (device != HOST) ein__host_release(&((host_target *)base)->memory, device, p);
+    else ein__free(p);
 }
 
 static ein_status host_upload(target *base, int device, void *dst, const void *src, i64 rows, i64 bytes, i64 host_stride,

@@ -24,6 +24,7 @@ typedef struct execution {
     const program *program;
     const code *code;
     char *buffers[MAX_DEVICES];   /* activation memory */
+    char *staging[MAX_DEVICES];   /* of HOST, that this device writes for others; NULL: none */
     const leaf_pieces *leaves;    /* per canonical leaf */
     int n_inputs, n_outputs;      /* canonical leaves; outputs */
     const void *const *inputs;    /* host memory, per canonical leaf */
@@ -41,7 +42,7 @@ typedef struct target_api {
     const char *name;
     int units_per_thread; /* into which kernels are dealt out to be compiled */
     void (*close)(target *t);
-    /* Zeroed device memory, aligned to 256 bytes. */
+    /* Zeroed device memory, aligned to 256 bytes; of HOST: the process's, which every device's kernels can address. */
     ein_status (*alloc)(target *t, int device, i64 bytes, void **out, error *e);
     void (*release)(target *t, int device, void *p);
     /* Strided copy from host memory: `rows` runs of `bytes`, host_stride apart, to dense device memory. */

@@ -210,6 +210,52 @@ static inline void draw_problem(problem *q, uint64_t seed, bool wide, bool typed
  * rest. */
 static inline void random_problem(problem *q, uint64_t seed, bool wide) { draw_problem(q, seed, wide, false); }
 
+/* Extents and even parts of each axis; blocks dealt to devices in turn. */
+static inline void even_relation(arena *a, int n, const i64 *extents, const int *parts, int n_partials, relation *r)
+{
+    memset(r, 0, sizeof *r);
+    r->n_axes = n;
+    r->n_blocks = 1;
+    r->n_partials = n_partials;
+    for (int i = 0; i < n; i++) {
+        i64 *at = ein__arena_get(a, (size_t)parts[i] + 1, sizeof *at);
+        assert_non_null(at);
+        for (int k = 0; k <= parts[i]; k++) at[k] = extents[i] * k / parts[i];
+        r->axes[i] = (axis){.extent = extents[i], .n_parts = parts[i], .lo = at, .hi = at + 1};
+        r->n_blocks *= parts[i];
+    }
+    devset *where = ein__arena_get(a, (size_t)(r->n_blocks * n_partials), sizeof *where);
+    assert_non_null(where);
+    for (int i = 0; i < r->n_blocks * n_partials; i++) where[i] = DEV(i);
+    r->devices = where;
+}
+
+/* ---- exchanges ---------------------------------------------------------------------------------------- */
+
+static inline const routes *routes_of(arena *a, const char *machine_name)
+{
+    machine *m = ein__arena_get(a, 1, sizeof *m);
+    const routes *r;
+    error e = {0};
+    assert_non_null(m);
+    if (ein__machine_parse(a, machine_name, m, &e) != EIN_OK) fail_msg("%s", e.line);
+    assert_int_equal(ein__routes_make(a, m, &r), EIN_OK);
+    return r;
+}
+
+/* On a machine where everybody reaches everybody. */
+static inline const routes *flat_routes(problem *q)
+{
+    char name[16];
+    snprintf(name, sizeof name, "host:%d", q->p.n_devices);
+    return routes_of(&q->a, name);
+}
+
+static inline ein_status make_direct(problem *q, exchange *x, error *e)
+{
+    return ein__exchange_family(&q->a, &q->p, flat_routes(q), "direct", x, e);
+}
+
 /* ---- meaning ------------------------------------------------------------------------------------------ */
 
 /* Element of the index space that element `i` of a block is (coordinate 0 of broadcast axes). */
@@ -322,7 +368,7 @@ static inline double tolerance_of(const exchange_problem *p)
 
 /* ---- memory ------------------------------------------------------------------------------------------- */
 
-/* A copy of a block in somebody's memory. side 0: the destination; 1 + s: state s. */
+/* A copy of a block in somebody's memory. side 0: the destination; 1 + s: state s; -1: scratch `block`. */
 typedef struct kept { int side, block, partial, device; ein_dtype dtype; char *at; i64 numel; } kept;
 
 typedef struct cluster {
@@ -401,6 +447,77 @@ static inline void free_cluster(cluster *c)
 {
     ein__free(c->memory[0]);
     ein__free(c);
+}
+
+/* ---- execution, element by element -------------------------------------------------------------------- */
+
+static inline void fill_scratch(cluster *c, const exchange_problem *p, const exchange *x)
+{
+    for (int i = 0; i < x->n_scratch; i++) {
+        const scratch *s = &x->scratch[i];
+        ein_dtype dtype = s->src_block < 0 ? p->dtype : ein__exchange_stored(p, x->state);
+        const kept *k = keep(c, (kept){-1, i, 0, s->device, dtype, NULL, s->n});
+        for (i64 at = 0; at < s->n; at++) kept_set(k, at, canary(dtype));
+    }
+}
+
+/* A point of a transfer's box. */
+typedef struct point { const exchange_problem *p; const exchange *x; const cluster *c; const transfer *t; const i64 *at; } point;
+
+static inline i64 address_at(const point *k, i64 offset, const i64 *stride)
+{
+    for (int d = 0; d < k->t->rank; d++) offset += k->at[d] * stride[d];
+    return offset;
+}
+
+/* What source j has there, of state s. */
+static inline double source_at(void *user, int s, int j)
+{
+    const point *k = user;
+    const transfer *t = k->t;
+    const source *from = &t->sources[j];
+    i64 at = t->kind == TRANSFER_COPY ? address_at(k, t->dst_offset, t->dst_stride)
+                                      : address_at(k, t->src_offset[s], t->src_stride[s]);
+    const kept *b = from->scratch >= 0        ? find_kept(k->c, -1, from->scratch, 0, from->device)
+                    : t->kind == TRANSFER_COPY ? find_kept(k->c, 0, t->dst_block, 0, from->device)
+                                               : find_kept(k->c, 1 + s, t->src_block[s], from->partial, from->device);
+    assert_non_null(b);
+    if (from->scratch >= 0) at -= k->x->scratch[from->scratch].lo;
+    assert_in_range(at, 0, b->numel - 1);
+    return kept_get(b, at);
+}
+
+static inline double value_of_point(point *k)
+{
+    const exchange_problem *p = k->p;
+    int s = k->x->state;
+    if (k->t->kind == TRANSFER_COPY) return source_at(k, 0, 0);
+    if (k->t->kind == TRANSFER_FINISH) return merge_partials(p, k->t->n_sources, source_at, k);
+    double a[2 * MAX_STATES] = {0};
+    a[s] = source_at(k, s, 0);
+    for (int j = 1; j < k->t->n_sources; j++) {
+        a[p->n_states + s] = source_at(k, s, j);
+        a[s] = evaluate(&p->merge->combine[s], a, 2 * p->n_states, p->merge->compute[s]);
+    }
+    return rounded(ein__exchange_stored(p, s), a[s]);
+}
+
+static inline void run_transfer(const exchange_problem *p, const exchange *x, const cluster *c, const transfer *t)
+{
+    i64 at[MAX_BOX_RANK] = {0};
+    point k = {p, x, c, t, at};
+    const kept *to = t->dst_scratch >= 0 ? find_kept(c, -1, t->dst_scratch, 0, t->dst_device)
+                                         : find_kept(c, 0, t->dst_block, 0, t->dst_device);
+    assert_non_null(to);
+    for (int d = 0; d >= 0;) {
+        i64 i = t->kind == TRANSFER_COMBINE ? address_at(&k, t->src_offset[x->state], t->src_stride[x->state])
+                                            : address_at(&k, t->dst_offset, t->dst_stride);
+        if (t->dst_scratch >= 0) i -= x->scratch[t->dst_scratch].lo;
+        assert_in_range(i, 0, to->numel - 1);
+        assert_true(kept_get(to, i) == canary(to->dtype)); /* written once */
+        kept_set(to, i, value_of_point(&k));
+        for (d = t->rank - 1; d >= 0 && ++at[d] == t->size[d]; d--) at[d] = 0;
+    }
 }
 
 /* Every needed element of every copy. */

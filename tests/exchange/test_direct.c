@@ -2,34 +2,6 @@
 /* Direct exchanges, run element by element against their definition; their shapes and bytes in known cases. */
 #include "tests/exchange/problems.h"
 
-typedef struct source { const exchange_problem *p; const cluster *c; const transfer *t; const i64 *at; } source;
-
-static double partial_of_transfer(void *user, int s, int j)
-{
-    const source *x = user;
-    const kept *k = find_kept(x->c, 1 + s, x->t->src_block[s], j, x->t->src_device[j]);
-    i64 i = x->t->src_offset[s];
-    for (int d = 0; d < x->t->rank; d++) i += x->at[d] * x->t->src_stride[s][d];
-    assert_non_null(k);
-    assert_in_range(i, 0, k->numel - 1);
-    return kept_get(k, i);
-}
-
-static void run_transfer(const exchange_problem *p, const cluster *c, const transfer *t)
-{
-    i64 at[MAX_BOX_RANK] = {0};
-    const kept *to = find_kept(c, 0, t->dst_block, 0, t->dst_device);
-    assert_non_null(to);
-    for (int d = 0; d >= 0;) {
-        i64 i = t->dst_offset;
-        for (int k = 0; k < t->rank; k++) i += at[k] * t->dst_stride[k];
-        assert_in_range(i, 0, to->numel - 1);
-        assert_true(kept_get(to, i) == canary(p->dtype)); /* written once */
-        kept_set(to, i, merge_partials(p, t->n_sources, partial_of_transfer, &(source){p, c, t, at}));
-        for (d = t->rank - 1; d >= 0 && ++at[d] == t->size[d]; d--) at[d] = 0;
-    }
-}
-
 static void test_random(void **unused)
 {
     cluster *c;
@@ -41,11 +13,11 @@ static void test_random(void **unused)
         exchange x;
         error e = {0};
         draw_problem(&q, seed, seed % 5 == 0, seed % 3 == 0);
-        if (ein__exchange_direct(&q.a, &q.p, &x, &e) != EIN_OK || ein__exchange_check(&q.p, &x, &e) != EIN_OK)
+        if (make_direct(&q, &x, &e) != EIN_OK || ein__exchange_check(&q.p, &x, &e) != EIN_OK)
             fail_msg("seed %llu: %s", (unsigned long long)seed, e.line);
         assert_int_equal(x.incompatible, 0);
         fill_cluster(c, &q.p);
-        for (int i = 0; i < x.n_transfers; i++) run_transfer(&q.p, c, &x.transfers[i]);
+        for (int i = 0; i < x.n_transfers; i++) run_transfer(&q.p, &x, c, &x.transfers[i]);
         check_results(c, &q.p, 0, seed);
         for (int i = 0; i < x.n_transfers; i++) ranks += x.transfers[i].rank > 2;
         transfers += x.n_transfers;
@@ -61,26 +33,6 @@ static void test_random(void **unused)
 
 /* ---- known cases -------------------------------------------------------------------------------------- */
 
-/* Extents and even parts of each axis; blocks dealt to devices in turn. */
-static void even_relation(arena *a, int n, const i64 *extents, const int *parts, int n_partials, relation *r)
-{
-    memset(r, 0, sizeof *r);
-    r->n_axes = n;
-    r->n_blocks = 1;
-    r->n_partials = n_partials;
-    for (int i = 0; i < n; i++) {
-        i64 *at = ein__arena_get(a, (size_t)parts[i] + 1, sizeof *at);
-        assert_non_null(at);
-        for (int k = 0; k <= parts[i]; k++) at[k] = extents[i] * k / parts[i];
-        r->axes[i] = (axis){.extent = extents[i], .n_parts = parts[i], .lo = at, .hi = at + 1};
-        r->n_blocks *= parts[i];
-    }
-    devset *where = ein__arena_get(a, (size_t)(r->n_blocks * n_partials), sizeof *where);
-    assert_non_null(where);
-    for (int i = 0; i < r->n_blocks * n_partials; i++) where[i] = DEV(i);
-    r->devices = where;
-}
-
 static void make(problem *q, int n_devices, exchange *x)
 {
     error e = {0};
@@ -90,7 +42,7 @@ static void make(problem *q, int n_devices, exchange *x)
     q->p.used = ein__merge_used(q->p.merge, q->p.result, q->states[0].n_partials > 1);
     for (int s = 0; s < q->p.n_states; s++) q->p.states[s] = &q->states[s];
     q->p.to = &q->to;
-    if (ein__exchange_direct(&q->a, &q->p, x, &e) != EIN_OK) fail_msg("%s", e.line);
+    if (make_direct(q, x, &e) != EIN_OK) fail_msg("%s", e.line);
     if (!x->incompatible && ein__exchange_check(&q->p, x, &e) != EIN_OK) fail_msg("%s", e.line);
 }
 
@@ -107,7 +59,7 @@ static void test_gather(void **unused)
         assert_int_equal(x.transfers[i].rank, 1);
         assert_int_equal(x.transfers[i].size[0], 4096 * 1024);
         assert_int_equal(x.transfers[i].dst_offset, i % 4 * 4096 * 1024);
-        assert_int_equal(x.transfers[i].src_device[0], i % 4);
+        assert_int_equal(x.transfers[i].sources[0].device, i % 4);
         assert_int_equal(x.transfers[i].device, i / 4);
     }
     for (int d = 0; d < 4; d++) assert_int_equal(x.remote_bytes[d], 3 * 4096 * 4096);
@@ -127,7 +79,7 @@ static void test_rows_to_columns(void **unused)
     make(&q, 4, &x);
     assert_int_equal(x.n_transfers, 16);
     const transfer *t = &x.transfers[7]; /* device 1 from device 3 */
-    assert_int_equal(t->src_device[0], 3);
+    assert_int_equal(t->sources[0].device, 3);
     assert_int_equal(t->rank, 2);
     assert_int_equal(t->size[0], 3);
     assert_int_equal(t->size[1], 2);
@@ -153,7 +105,7 @@ static void test_scatter_of_sums(void **unused)
     assert_int_equal(x.n_transfers, 4);
     for (int d = 0; d < 4; d++) {
         assert_int_equal(x.transfers[d].n_sources, 4);
-        for (int j = 0; j < 4; j++) assert_int_equal(x.transfers[d].src_device[j], j);
+        for (int j = 0; j < 4; j++) assert_int_equal(x.transfers[d].sources[j].device, j);
         assert_int_equal(x.remote_bytes[d], 3 * 250 * 4);
         assert_int_equal(x.pair_bytes[(d + 1) % 4][d], 250 * 4);
         assert_int_equal(x.local_bytes[d], 2 * 250 * 4);
@@ -242,7 +194,7 @@ static void test_spread(void **unused)
     make(&q, 6, &x);
     assert_int_equal(x.n_transfers, 6);
     int served[6] = {0};
-    for (int i = 0; i < 6; i++) served[x.transfers[i].src_device[0]]++;
+    for (int i = 0; i < 6; i++) served[x.transfers[i].sources[0].device]++;
     assert_int_equal(served[1], 3); /* itself and two more */
     assert_int_equal(served[4], 3);
     ein__arena_free(&q.a);
@@ -257,7 +209,7 @@ static void test_host(void **unused)
     even_relation(&q.a, 1, (i64[]){64}, (int[]){4}, 1, &q.to);
     make(&q, 4, &x);
     for (int d = 0; d < 4; d++) {
-        assert_int_equal(x.transfers[d].src_device[0], HOST);
+        assert_int_equal(x.transfers[d].sources[0].device, HOST);
         assert_int_equal(x.remote_bytes[d], 0);
         assert_int_equal(x.host_bytes[d], 64);
     }
@@ -331,8 +283,8 @@ static void test_states_of_a_choice(void **unused)
         assert_int_equal(t->n_sources, 2);
         assert_int_equal(t->src_block[0], i / 4);
         assert_int_equal(t->src_block[2], i / 4 * 2 + i % 2);
-        assert_int_equal(t->src_device[0], i / 4 * 4 + i % 2);
-        assert_int_equal(t->src_device[1], i / 4 * 4 + i % 2 + 2);
+        assert_int_equal(t->sources[0].device, i / 4 * 4 + i % 2);
+        assert_int_equal(t->sources[1].device, i / 4 * 4 + i % 2 + 2);
         assert_int_equal(x.remote_bytes[i], 4 * (i / 4 == 0 ? 2 : 4) * (4 + 2));
     }
     ein__arena_free(&q.a);
@@ -348,21 +300,21 @@ static void test_failures(void **unused)
     assert_int_equal(ein__relation_whole(&q.a, 10, DEV(0), &q.to), EIN_OK);
     make(&q, 2, &x);
     q.states[0].devices = (devset[]){1, 0};
-    assert_int_equal(ein__exchange_direct(&q.a, &q.p, &x, &e), EIN_INTERNAL);
+    assert_int_equal(make_direct(&q, &x, &e), EIN_INTERNAL);
     assert_string_equal(e.line, "exchange: nobody holds partial 0 of block 1");
     q.states[0].devices = (devset[]){1, 2};
     q.p.used = 2;
-    assert_int_equal(ein__exchange_direct(&q.a, &q.p, &x, &e), EIN_INTERNAL);
+    assert_int_equal(make_direct(&q, &x, &e), EIN_INTERNAL);
     q.p.used = 1;
     q.states[0].n_partials = 2;
-    assert_int_equal(ein__exchange_direct(&q.a, &q.p, &x, &e), EIN_INTERNAL);
+    assert_int_equal(make_direct(&q, &x, &e), EIN_INTERNAL);
     assert_string_equal(e.line, "exchange: 2 partials without a merge");
     q.states[0].n_partials = 1;
     assert_int_equal(ein__relation_whole(&q.a, 11, DEV(0), &q.to), EIN_OK);
-    assert_int_equal(ein__exchange_direct(&q.a, &q.p, &x, &e), EIN_INTERNAL);
+    assert_int_equal(make_direct(&q, &x, &e), EIN_INTERNAL);
     assert_string_equal(e.line, "exchange: state 0 has 10 elements, the need 11");
     assert_int_equal(ein__relation_whole(&q.a, 10, DEV(5), &q.to), EIN_OK);
-    assert_int_equal(ein__exchange_direct(&q.a, &q.p, &x, &e), EIN_INTERNAL);
+    assert_int_equal(make_direct(&q, &x, &e), EIN_INTERNAL);
     ein__arena_free(&q.a);
 }
 
@@ -388,16 +340,20 @@ static void test_no_memory(void **unused)
     problem q;
     (void)unused;
     random_problem(&q, 7, true);
+    machine m;
+    assert_int_equal(ein__machine_parse(&q.a, "host:9", &m, NULL), EIN_OK);
     long failures = 0;
     for (long n = 1;; n++) {
         arena a = {NULL};
         exchange x;
+        const routes *r = NULL;
         long live = ein__alloc_live();
         ein__alloc_fail_at(n);
-        ein_status status = ein__exchange_direct(&a, &q.p, &x, NULL);
+        ein_status status = ein__routes_make(&a, &m, &r);
+        if (status == EIN_OK) status = ein__exchange_family(&a, &q.p, r, "direct", &x, NULL);
         if (status == EIN_OK) status = ein__exchange_check(&q.p, &x, NULL);
         kernel_text k;
-        if (status == EIN_OK) status = ein__exchange_kernel(&a, &q.p, &x, &k);
+        if (status == EIN_OK) status = ein__exchange_kernel(&a, &q.p, &x, TRANSFER_FINISH, &k);
         ein__alloc_fail_at(0);
         ein__arena_free(&a);
         assert_int_equal(ein__alloc_live(), live);

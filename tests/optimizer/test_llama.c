@@ -54,7 +54,7 @@ static int count_exchanges(const searched *s)
     error e = {0};
     int n = 0;
     bool seen[256] = {false};
-    if (ein__lower(&a, &s->g, &s->plan, &p, &e) != EIN_OK) fail_msg("lowering: %s", e.line);
+    if (ein__lower(&a, &s->g, &s->plan, &s->costs.machine, &p, &e) != EIN_OK) fail_msg("lowering: %s", e.line);
     for (int d = 0; d < p.n_devices; d++)
         for (int i = 0; i < p.devices[d].n_steps; i++) {
             const step *x = &p.devices[d].steps[i];

@@ -97,7 +97,7 @@ static void test_bytes_of_any_plan(void **state)
         test_costs_make(&s.costs, host);
         assert_int_equal(ein__canonicalize(&r.graph->g, &s.g, NULL), EIN_OK);
         assert_int_equal(random_plan_make(&s.arena, &s.g, (uint64_t)seed, seed % 8 + 1, NULL, &s.plan), EIN_OK);
-        if (ein__lower(&s.arena, &s.g, &s.plan, &lowered, &e) != EIN_OK) fail_msg("seed %d: %s", seed, e.line);
+        if (ein__lower(&s.arena, &s.g, &s.plan, &s.costs.machine, &lowered, &e) != EIN_OK) fail_msg("seed %d: %s", seed, e.line);
         price(&s, &s.arena, &s.plan, &got);
         if (got.bytes != lowered.remote_bytes)
             fail_msg("seed %d: %lld bytes priced, %lld lowered", seed, (long long)got.bytes,

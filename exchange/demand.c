@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The direct family. First the shapes: per needed block, every box that it shares with a source block, with
- * addresses but without devices. Then every destination gets a copy of its blocks' shapes with the copies
- * that it reads: its own, else the holder that has served the fewest bytes so far. */
+/* The demand: per needed block, every box that it shares with a source block, with addresses but without devices.
+ * Boxes that the same devices hold and the same devices need are a class: a few, however many boxes there are. */
+#include "exchange/demand.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 #include "exchange/overlay.h"
@@ -11,15 +13,15 @@ typedef struct addresses {
     i64 *base, *stride; /* per block; per block and factor */
 } addresses;
 
-typedef struct direct {
+typedef struct maker {
     arena *a;
     const exchange_problem *p;
     overlay o;
     addresses sides[MAX_SIDES];
     struct { transfer *items; int n, room; } shapes;
-    int *first; /* of each block of `to`, and one more: where its shapes begin */
-    i64 served[MAX_DEVICES];
-} direct;
+    struct { bool *items; int n, room; } joined;
+    bool joining; /* the box at hand has more dimensions than a transfer: they are joined, and it cannot be cut */
+} maker;
 
 /* A box on its way to a transfer: any rank. */
 typedef struct dims {
@@ -104,15 +106,26 @@ static ein_status make_addresses(arena *a, const overlay *o, int side, addresses
     return EIN_OK;
 }
 
-/* Append a dimension, joined to the one before it where both are one walk on every side. */
 static void add_dim(dims *m, int n_sides, i64 size, const i64 *stride)
 {
     if (size == 1) return;
-    bool joins = m->rank > 0;
-    for (int s = 0; s < n_sides && joins; s++) joins = m->stride[s][m->rank - 1] == stride[s] * size;
-    int at = joins ? m->rank - 1 : m->rank++;
-    m->size[at] = joins ? m->size[at] * size : size;
-    for (int s = 0; s < n_sides; s++) m->stride[s][at] = stride[s];
+    m->size[m->rank] = size;
+    for (int s = 0; s < n_sides; s++) m->stride[s][m->rank] = stride[s];
+    m->rank++;
+}
+
+/* Neighbours that are one walk on every side become one dimension. */
+static void join_dims(dims *m, int n_sides)
+{
+    int n = 0;
+    for (int k = 0; k < m->rank; k++) {
+        bool joins = n > 0;
+        for (int s = 0; s < n_sides && joins; s++) joins = m->stride[s][n - 1] == m->stride[s][k] * m->size[k];
+        int at = joins ? n - 1 : n++;
+        m->size[at] = joins ? m->size[at] * m->size[k] : m->size[k];
+        for (int s = 0; s < n_sides; s++) m->stride[s][at] = m->stride[s][k];
+    }
+    m->rank = n;
 }
 
 /* A box of one element still has a row. */
@@ -125,7 +138,7 @@ static void fill_rank(dims *m, int n_sides)
 }
 
 /* `skip` outer dimensions are at fixed points. */
-static ein_status push_shape(direct *d, const dims *m, const int *block, int skip)
+static ein_status push_shape(maker *d, const dims *m, const int *block, int skip)
 {
     transfer t = {.dst_block = block[0], .rank = m->rank - skip, .dst_offset = m->offset[0]};
     for (int s = 1; s < d->o.n_sides; s++) {
@@ -138,11 +151,12 @@ static ein_status push_shape(direct *d, const dims *m, const int *block, int ski
         for (int s = 1; s < d->o.n_sides; s++) t.src_stride[d->o.state[s]][k] = m->stride[s][skip + k];
     }
     PUSH(d->a, &d->shapes, t);
+    PUSH(d->a, &d->joined, d->joining);
     return EIN_OK;
 }
 
 /* Boxes of too high a rank are taken apart along their outer dimensions. */
-static ein_status push_shapes(direct *d, dims *m, const int *block, int skip)
+static ein_status push_shapes(maker *d, dims *m, const int *block, int skip)
 {
     if (m->rank - skip <= MAX_BOX_RANK) return push_shape(d, m, block, skip);
     for (i64 i = 0; i < m->size[skip]; i++) {
@@ -154,7 +168,7 @@ static ein_status push_shapes(direct *d, dims *m, const int *block, int skip)
 }
 
 /* One hit of each group: a box of the whole index space. */
-static ein_status make_shape(direct *d, int dst_block, const int *at)
+static ein_status make_shape(maker *d, int dst_block, const int *at)
 {
     const overlay *o = &d->o;
     int block[MAX_SIDES] = {dst_block};
@@ -176,12 +190,14 @@ static ein_status make_shape(direct *d, int dst_block, const int *at)
             add_dim(&m, o->n_sides, lo[f + in->last - in->first], step);
         }
     }
+    d->joining = m.rank > MAX_BOX_RANK;
+    if (d->joining) join_dims(&m, o->n_sides);
     fill_rank(&m, o->n_sides);
     return push_shapes(d, &m, block, 0);
 }
 
 /* Hits of a block in group g are [*from, *end). */
-static void block_hits(const direct *d, int dst_block, int g, int *from, int *end)
+static void block_hits(const maker *d, int dst_block, int g, int *from, int *end)
 {
     const group *in = &d->o.groups[g];
     int part = dst_block / in->weight[0] % in->digits[0];
@@ -190,7 +206,7 @@ static void block_hits(const direct *d, int dst_block, int g, int *from, int *en
 }
 
 /* All combinations of the groups' hits. */
-static ein_status make_block_shapes(direct *d, int dst_block)
+static ein_status make_block_shapes(maker *d, int dst_block)
 {
     int from[MAX_FACTORS + 1], end[MAX_FACTORS + 1], at[MAX_FACTORS + 1], g, n = d->o.n_groups;
     for (g = 0; g < n; g++) {
@@ -206,7 +222,7 @@ static ein_status make_block_shapes(direct *d, int dst_block)
 }
 
 /* Room for all but the boxes of too high a rank. */
-static ein_status reserve_shapes(direct *d)
+static ein_status reserve_shapes(maker *d)
 {
     i64 all = 0;
     for (int b = 0; b < d->p->to->n_blocks; b++) {
@@ -222,131 +238,65 @@ static ein_status reserve_shapes(direct *d)
     return EIN_OK;
 }
 
-static ein_status make_shapes(direct *d)
+static ein_status make_shapes(maker *d)
 {
     const relation *to = d->p->to;
     for (int s = 0; s < d->o.n_sides; s++) TRY(make_addresses(d->a, &d->o, s, &d->sides[s]));
     TRY(reserve_shapes(d));
-    NEW(d->a, d->first, to->n_blocks + 1);
-    for (int b = 0; b < to->n_blocks; b++) {
-        d->first[b] = d->shapes.n;
+    for (int b = 0; b < to->n_blocks; b++)
         if (to->devices[b] != 0) TRY(make_block_shapes(d, b));
-    }
-    d->first[to->n_blocks] = d->shapes.n;
     return EIN_OK;
 }
 
-/* ---- devices ------------------------------------------------------------------------------------------ */
+/* ---- classes ------------------------------------------------------------------------------------------ */
 
-static devset holders(const direct *d, const transfer *t, int partial)
-{
-    devset all = ~(devset)0;
-    for (int s = 1; s < d->o.n_sides; s++) {
-        const relation *r = d->o.side[s];
-        all &= r->devices[t->src_block[d->o.state[s]] * r->n_partials + partial];
-    }
-    return all & (ALL_DEVICES(d->p->n_devices) | DEV(HOST));
-}
-
-static i64 volume(const transfer *t)
+i64 ein__transfer_volume(const transfer *t)
 {
     i64 n = 1;
     for (int k = 0; k < t->rank; k++) n *= t->size[k];
     return n;
 }
 
-/* The k-th device of a set, counted round it; -1 if it is empty. */
-static int pick(devset set, int k)
-{
-    int n = __builtin_popcount(set);
-    if (n == 0) return -1;
-    for (k %= n; k > 0; k--) set &= set - 1;
-    return __builtin_ctz(set);
-}
-
-/* Who moves a box to HOST: a holder, the blocks dealt round. */
-static int executor(const direct *d, const transfer *t)
-{
-    int deal = t->dst_block + t->src_block[d->o.state[1]];
-    int device = pick(holders(d, t, 0) & ~DEV(HOST), deal);
-    return device >= 0 ? device : deal % d->p->n_devices;
-}
-
-static int choose_source(direct *d, int device, devset set, i64 amount)
-{
-    if ((set & DEV(device)) != 0) return device;
-    int n = d->p->n_devices, best = -1;
-    for (int i = 1; i < n; i++) { /* those after the device first, so that equals are spread */
-        int other = (device + i) % n;
-        if ((set & DEV(other)) != 0 && (best < 0 || d->served[other] < d->served[best])) best = other;
-    }
-    if (best >= 0) d->served[best] += amount;
-    return best >= 0 ? best : (set & DEV(HOST)) != 0 ? HOST : -1;
-}
-
-static ein_status add_transfer(direct *d, const transfer *shape, int device, int to, int *sources,
-                               exchange *x, error *e)
-{
-    transfer *t = &x->transfers[x->n_transfers++];
-    i64 amount = volume(shape);
-    *t = *shape;
-    t->device = device;
-    t->dst_device = to;
-    t->n_sources = d->o.side[1]->n_partials;
-    t->src_device = sources;
-    for (int j = 0; j < t->n_sources; j++) {
-        sources[j] = choose_source(d, device, holders(d, t, j), amount);
-        if (sources[j] < 0)
-            return ein__fail(e, EIN_INTERNAL, "exchange: nobody holds partial %d of block %d", j,
-                             t->src_block[d->o.state[1]]);
-    }
-    return EIN_OK;
-}
-
-static ein_status add_transfers(direct *d, exchange *x, error *e)
-{
-    const relation *to = d->p->to;
-    int partials = d->o.side[1]->n_partials, *sources;
-    i64 n = 0;
-    for (int b = 0; b < to->n_blocks; b++) {
-        if ((to->devices[b] & ~(ALL_DEVICES(d->p->n_devices) | DEV(HOST))) != 0)
-            return ein__fail(e, EIN_INTERNAL, "exchange: block %d is needed on devices %#x of %d", b,
-                             to->devices[b], d->p->n_devices);
-        n += (i64)__builtin_popcount(to->devices[b]) * (d->first[b + 1] - d->first[b]);
-    }
-    NEW(d->a, x->transfers, n);
-    NEW(d->a, sources, n * partials);
-    for (int device = 0; device < d->p->n_devices; device++) {
-        for (int i = 0; i < d->shapes.n; i++) {
-            const transfer *t = &d->shapes.items[i];
-            if ((to->devices[t->dst_block] & DEV(device)) == 0) continue;
-            TRY(add_transfer(d, t, device, device, sources + (i64)x->n_transfers * partials, x, e));
-        }
-        for (int i = 0; i < d->shapes.n; i++) {
-            const transfer *t = &d->shapes.items[i];
-            if ((to->devices[t->dst_block] & DEV(HOST)) == 0 || executor(d, t) != device) continue;
-            TRY(add_transfer(d, t, device, HOST, sources + (i64)x->n_transfers * partials, x, e));
-        }
-    }
-    return EIN_OK;
-}
-
-/* ---- what the kernels will touch ---------------------------------------------------------------------- */
-
 i64 ein__transfer_rows(const transfer *t)
 {
     i64 inner = t->size[t->rank - 1];
-    return volume(t) / inner * ((inner + EIN__ROW - 1) / EIN__ROW);
+    return ein__transfer_volume(t) / inner * ((inner + EIN__ROW - 1) / EIN__ROW);
+}
+
+devset ein__box_holders(const exchange_problem *p, const transfer *box, int partial)
+{
+    devset all = ~(devset)0, devices;
+    for (int s = 0; s < p->n_states; s++) {
+        const relation *r = p->states[s];
+        if ((p->used >> s & 1) != 0) all &= r->devices[box->src_block[s] * r->n_partials + partial];
+    }
+    devices = all & ALL_DEVICES(p->n_devices);
+    return devices != 0 ? devices : all & DEV(HOST);
+}
+
+/* Bytes of one element of each state of a set. */
+static i64 states_bytes(const exchange_problem *p, uint32_t set)
+{
+    i64 bytes = 0;
+    for (; set != 0; set &= set - 1) bytes += ein__dtype_bytes(ein__exchange_stored(p, __builtin_ctz(set)));
+    return bytes;
+}
+
+i64 ein__source_bytes(const exchange_problem *p, uint32_t row_states, const transfer *box)
+{
+    return ein__transfer_volume(box) * states_bytes(p, p->used & ~row_states) +
+           (row_states != 0 ? ein__transfer_rows(box) * states_bytes(p, row_states) : 0);
 }
 
 /* What all innermost dimensions have in common; a dimension of size 1 goes with either. A state that combines
  * with one that is walked is walked itself. */
-static void find_form(const exchange_problem *p, exchange *x)
+static void find_form(demand *d)
 {
+    const exchange_problem *p = d->p;
     uint32_t walked = 0;
     bool rows = false, several = p->merge != NULL && p->states[first_used(p)]->n_partials > 1;
-    for (int i = 0; i < x->n_transfers; i++) {
-        const transfer *t = &x->transfers[i];
+    for (int i = 0; i < d->n_boxes; i++) {
+        const transfer *t = &d->boxes[i];
         rows = rows || t->size[t->rank - 1] > 1;
         for (int s = 0; s < p->n_states; s++)
             if (t->size[t->rank - 1] > 1 && t->src_stride[s][t->rank - 1] != 0) walked |= 1u << s;
@@ -358,62 +308,122 @@ static void find_form(const exchange_problem *p, exchange *x)
             if ((p->used >> s & 1) != 0 && (ein__expr_arguments(&p->merge->combine[s], p->n_states) & before) != 0)
                 walked |= 1u << s;
     }
-    x->row_states = p->used & ~walked;
-    x->unit_stride = true;
-    for (int i = 0; i < x->n_transfers; i++) {
-        const transfer *t = &x->transfers[i];
+    d->row_states = p->used & ~walked;
+    d->unit_stride = d->unit_finished = true;
+    for (int i = 0; i < d->n_boxes; i++) {
+        const transfer *t = &d->boxes[i];
         if (t->size[t->rank - 1] == 1) continue;
-        x->unit_stride = x->unit_stride && t->dst_stride[t->rank - 1] == 1;
+        d->unit_finished = d->unit_finished && t->dst_stride[t->rank - 1] == 1;
         for (int s = 0; s < p->n_states; s++)
-            if ((walked >> s & 1) != 0 && t->src_stride[s][t->rank - 1] != 1) x->unit_stride = false;
+            if ((walked >> s & 1) != 0 && t->src_stride[s][t->rank - 1] != 1) d->unit_stride = false;
     }
+    d->unit_stride = d->unit_stride && d->unit_finished;
 }
 
-/* Bytes of one element of each state of a set. */
-static i64 states_bytes(const exchange_problem *p, uint32_t set)
+/* Merges whose partials may be combined in any order. */
+static bool any_order(const merge *m)
 {
-    i64 bytes = 0;
-    for (; set != 0; set &= set - 1) bytes += ein__dtype_bytes(ein__exchange_stored(p, __builtin_ctz(set)));
-    return bytes;
+    static const char *const names[] = {"sum", "prod", "max", "min"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(m->name, names[i]) == 0) return true;
+    return false;
 }
 
-static void tally(const exchange_problem *p, exchange *x)
+/* A launch writes one state: partials of several are combined where they are finished, or not at all. */
+static bool is_storable(const exchange_problem *p)
 {
-    i64 once = states_bytes(p, x->row_states), each = states_bytes(p, p->used & ~x->row_states);
-    for (int i = 0; i < x->n_transfers; i++) {
-        const transfer *t = &x->transfers[i];
-        i64 n = volume(t), read = n * each + ein__transfer_rows(t) * once, written = n * ein__dtype_bytes(p->dtype);
-        *(t->dst_device == HOST ? &x->host_bytes[t->device] : &x->local_bytes[t->device]) += written;
-        for (int j = 0; j < t->n_sources; j++) {
-            int from = t->src_device[j];
-            if (from == HOST) x->host_bytes[t->device] += read;
-            else if (from == t->device) x->local_bytes[from] += read;
-            else x->pair_bytes[from][t->device] += read;
+    const relation *r = p->states[first_used(p)];
+    if (__builtin_popcount(p->used) != 1) return false;
+    for (int i = 0; i < r->n_axes; i++)
+        if (r->axes[i].broadcast) return false;
+    return true;
+}
+
+typedef struct keyed { devset to; const devset *holders; int n_partials, box; } keyed;
+
+static int by_class(const void *x, const void *y)
+{
+    const keyed *a = x, *b = y;
+    if (a->to != b->to) return a->to < b->to ? -1 : 1;
+    for (int j = 0; j < a->n_partials; j++)
+        if (a->holders[j] != b->holders[j]) return a->holders[j] < b->holders[j] ? -1 : 1;
+    return a->box - b->box;
+}
+
+static bool same_class(const keyed *a, const keyed *b)
+{
+    return a->to == b->to && memcmp(a->holders, b->holders, (size_t)a->n_partials * sizeof *a->holders) == 0;
+}
+
+static ein_status make_keys(arena *a, const demand *d, keyed *keys, int *n_keys, error *e)
+{
+    const exchange_problem *p = d->p;
+    int n_partials = p->states[first_used(p)]->n_partials;
+    devset *holders;
+    NEW(a, holders, (size_t)d->n_boxes * (size_t)n_partials);
+    *n_keys = 0;
+    for (int i = 0; i < d->n_boxes; i++, holders += n_partials) {
+        const transfer *t = &d->boxes[i];
+        devset to = p->to->devices[t->dst_block];
+        if ((to & ~(ALL_DEVICES(p->n_devices) | DEV(HOST))) != 0)
+            return ein__fail(e, EIN_INTERNAL, "exchange: block %d is needed on devices %#x of %d", t->dst_block, to,
+                             p->n_devices);
+        for (int j = 0; j < n_partials; j++) {
+            holders[j] = ein__box_holders(p, t, j);
+            if (holders[j] == 0)
+                return ein__fail(e, EIN_INTERNAL, "exchange: nobody holds partial %d of block %d", j,
+                                 t->src_block[first_used(p)]);
         }
+        to &= ALL_DEVICES(p->n_devices);
+        if (to != 0) keys[(*n_keys)++] = (keyed){to, holders, n_partials, i};
     }
-    for (int from = 0; from < p->n_devices; from++)
-        for (int to = 0; to < p->n_devices; to++) {
-            x->remote_bytes[to] += x->pair_bytes[from][to];
-            x->total_bytes += x->pair_bytes[from][to];
-        }
+    qsort(keys, (size_t)*n_keys, sizeof *keys, by_class);
+    return EIN_OK;
 }
 
-ein_status ein__exchange_direct(arena *a, const exchange_problem *p, exchange *out, error *e)
+static ein_status make_classes(arena *a, demand *d, error *e)
 {
-    memset(out, 0, sizeof *out);
+    keyed *keys;
+    int n;
+    NEW(a, keys, d->n_boxes);
+    TRY(make_keys(a, d, keys, &n, e));
+    for (int i = 0; i < n; i++) d->n_classes += i == 0 || !same_class(&keys[i - 1], &keys[i]);
+    NEW(a, d->classes, d->n_classes);
+    NEW(a, d->order, d->n_boxes);
+    demand_class *c = d->classes - 1;
+    for (int i = 0; i < n; i++) {
+        const transfer *t = &d->boxes[keys[i].box];
+        if (i == 0 || !same_class(&keys[i - 1], &keys[i]))
+            *++c = (demand_class){.n_partials = keys[i].n_partials, .holders = keys[i].holders, .to = keys[i].to,
+                                  .first = i};
+        d->order[i] = keys[i].box;
+        c->n++;
+        c->elements += ein__transfer_volume(t);
+        c->partial_bytes += (double)ein__source_bytes(d->p, d->row_states, t);
+        c->finished_bytes += (double)(ein__transfer_volume(t) * ein__dtype_bytes(d->p->dtype));
+    }
+    return EIN_OK;
+}
+
+ein_status ein__demand_make(arena *a, const exchange_problem *p, demand *out, error *e)
+{
+    maker *m;
+    bool compatible;
+    *out = (demand){.p = p};
     TRY(check_problem(p, e));
     if (ein__relation_numel(p->to) == 0) return EIN_OK;
-    direct *d;
-    bool compatible;
-    NEW(a, d, 1);
-    d->a = a;
-    d->p = p;
-    TRY(ein__overlay_make(a, p, &d->o, &compatible));
+    NEW(a, m, 1);
+    m->a = a;
+    m->p = p;
+    TRY(ein__overlay_make(a, p, &m->o, &compatible));
     out->incompatible = !compatible;
     if (!compatible) return EIN_OK;
-    TRY(make_shapes(d));
-    TRY(add_transfers(d, out, e));
-    find_form(p, out);
-    tally(p, out);
-    return EIN_OK;
+    TRY(make_shapes(m));
+    out->n_boxes = m->shapes.n;
+    out->boxes = m->shapes.items;
+    out->joined = m->joined.items;
+    out->storable = is_storable(p);
+    out->combines = out->storable && p->merge != NULL && any_order(p->merge);
+    find_form(out);
+    return make_classes(a, out, e);
 }
