@@ -368,7 +368,7 @@ static void graphs(void **state)
     run_at(&x, r, other, 4); /* other memory */
     assert_int_equal(fake_calls("cuGraphLaunch"), 6);
     assert_int_equal(fake_calls("cuGraphInstantiateWithFlags"), 1);
-    assert_true(fake_calls("cuGraphAddMemcpyNode") > 0 && fake_calls("cuGraphAddChildGraphNode") > 0);
+    assert_true(fake_calls("cuGraphAddChildGraphNode") > 0);
     assert_true(fake_calls("cuGraphExecMemcpyNodeSetParams") >= copies);
     ein_run_free(r);
 
