@@ -98,8 +98,8 @@ static inline void free_searched(searched *s)
     ein__arena_free(&s->arena);
 }
 
-/* What the plan predicts is what its program will do; where exchanges go along trees, nearly: the search takes these not
- * to pass devices between. */
+/* What the plan predicts is what its program will do, where no exchange goes along trees: of these the search has an
+ * estimate. */
 static inline void assert_bytes(const searched *s, int seed)
 {
     arena a = {NULL};
