@@ -96,7 +96,7 @@ bool ein__block_view(const relation *r, int block, const index_map *m, const lab
 ein_status ein__choice_check(const spec *s, const choice *c, int n_devices, error *e);
 ein_status ein__relation_check(const relation *r, i64 numel, int n_devices, error *e);
 
-/* "[128 | 4096: 0 1024 2048 3072 4096] on 0 1 2 3" */
+/* "[128 | 4096: 0-1024 1024-2048 2048-3072 3072-4096] on 0 1 2 3" */
 void ein__relation_print(const relation *r, text *out);
 void ein__relation_key(const relation *r, text *key);
 
