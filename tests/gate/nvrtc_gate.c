@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nvrtc_gate FOLDER [--jobs N]: compiles every *.body of a folder that EIN_DUMP filled, for every
- * architecture the library is meant for; no GPU needed. Fails on a compile error, a spill or a stack frame.
+ * architecture the library is meant for; no GPU needed. Fails on a compile error, a spill or a stack frame,
+ * and if machine code differs the second time: each kernel is compiled again for one of the architectures. (Where there
+ * is a driver, NVRTC may answer the second time from its own cache.)
  * Exit code: 0 all good; 1 something failed, or there was nothing to check; 3 no NVRTC. */
 #define _POSIX_C_SOURCE 200809L
 #include <dirent.h>
@@ -26,6 +28,7 @@ typedef struct unit {
     nvrtc_result worst;
     double ms;
     int failed; /* kernels that do not pass */
+    bool twice; /* compiled again, and the same bits */
 } unit;
 
 typedef struct gate {
@@ -87,6 +90,7 @@ static ein_status make_units(gate *g)
             u->first = i * GROUP;
             u->n = g->bodies.n - u->first < GROUP ? g->bodies.n - u->first : GROUP;
             u->architecture = k;
+            u->twice = i % N_ARCHITECTURES == k;
         }
     return EIN_OK;
 }
@@ -97,7 +101,7 @@ static bool good(const nvrtc_result *r)
 }
 
 /* Kernels [first, first + n) of one unit; false and `why` if they do not pass. */
-static bool compile(const gate *g, const unit *u, int first, int n, nvrtc_result *r, text *why)
+static bool compile(const gate *g, const unit *u, int first, int n, text *object, nvrtc_result *r, text *why)
 {
     const kernel_text *list[GROUP];
     text source = {0};
@@ -105,7 +109,7 @@ static bool compile(const gate *g, const unit *u, int first, int n, nvrtc_result
     for (int i = 0; i < n; i++) list[i] = &g->bodies.items[first + i].kernel;
     ein_status status = ein__kernel_source(READ_CUDA, false, list, n, &source);
     if (status == EIN_OK)
-        status = ein__nvrtc_compile(source.bytes, architectures[u->architecture], NULL, r, &e);
+        status = ein__nvrtc_compile(source.bytes, architectures[u->architecture], object, r, &e);
     if (status != EIN_OK)
         ein__text_add(why, "%s; %s\n%s\n", ein_status_name(status), e.line, e.detail != NULL ? e.detail : "");
     else if (!good(r))
@@ -116,17 +120,32 @@ static bool compile(const gate *g, const unit *u, int first, int n, nvrtc_result
     return status == EIN_OK && good(r);
 }
 
+static bool compile_twice(const gate *g, const unit *u, nvrtc_result *r, text *why)
+{
+    text once = {0}, again = {0};
+    nvrtc_result second;
+    bool passed = compile(g, u, u->first, u->n, &once, r, why) && compile(g, u, u->first, u->n, &again, &second, why);
+    if (passed && (once.n == 0 || once.n != again.n || memcmp(once.bytes, again.bytes, once.n) != 0)) {
+        ein__text_add(why, "compiled twice: %zu and %zu bytes that differ", once.n, again.n);
+        passed = false;
+    }
+    ein__text_free(&once);
+    ein__text_free(&again);
+    return passed;
+}
+
 /* A group that fails is compiled again one by one, to name the kernel. */
 static void check(const gate *g, unit *u)
 {
     const char *target = architectures[u->architecture];
     text why = {0};
-    const bool passed = compile(g, u, u->first, u->n, &u->worst, &why);
+    const bool passed = u->twice ? compile_twice(g, u, &u->worst, &why)
+                                 : compile(g, u, u->first, u->n, NULL, &u->worst, &why);
     u->ms = u->worst.compile_ms;
     for (int i = u->first; !passed && i < u->first + u->n; i++) {
         text one = {0};
         nvrtc_result r;
-        if (!compile(g, u, i, 1, &r, &one)) {
+        if (!compile(g, u, i, 1, NULL, &r, &one)) {
             printf("%s %s: %s\n", target, g->bodies.items[i].file, ein__text_get(&one));
             u->failed++;
         }
