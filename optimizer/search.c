@@ -2,6 +2,7 @@
 /* The search's frame: options of all nodes, the first strategy that applies, the plan. */
 #include "optimizer/search.h"
 
+#include <math.h>
 #include <string.h>
 
 static const strategy *const STRATEGIES[] = {&ein__search_exact, &ein__search_frontier};
@@ -133,7 +134,7 @@ ein_status ein__answer_plan(arena *a, problem *p, const answer *x, plan *out)
                   .n_nodes = g->nodes.n,
                   .n_leaves = g->leaves.n,
                   .predicted_us = x->seconds * 1e6,
-                  .bound_us = x->bound * 1e6,
+                  .bound_us = fmin(x->bound, x->seconds) * 1e6, /* counted in picoseconds, it may be one too many */
                   .predicted_bytes = x->bytes,
                   .states_searched = p->states_searched};
     for (int i = 0; i < g->loops.n; i++) out->n_carries += g->loops.items[i].n_carries;

@@ -266,7 +266,8 @@ static void test_presets(void **state)
             search_by("frontier", slack, &s, &frontier);
             search_by("exact", slack, &s, &exact);
             assert_true(exact.predicted_us <= frontier.predicted_us);
-            assert_true(exact.bound_us > 0 && exact.bound_us <= exact.predicted_us);
+            if (!(exact.bound_us > 0 && exact.bound_us <= exact.predicted_us))
+                fail_msg("%s, capped %d: bound %.3f, plan %.3f us", PRESETS[i].machine, capped, exact.bound_us, exact.predicted_us);
             if (!capped) assert_true(exact.predicted_us - exact.bound_us < 2e-6);
             assert_true(fullest(&s, &exact) <= ein__memory_room(&s.g, exact.n_devices, slack));
             better += exact.predicted_us < 0.999 * frontier.predicted_us;
