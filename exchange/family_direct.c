@@ -48,6 +48,22 @@ ein_status ein__star(arena *a, const demand *d, tree *t, double *served)
     return EIN_OK;
 }
 
+ein_status ein__finish_in_shares(arena *a, const demand *d, int c, devset by, double *served, schedule *s)
+{
+    int n = __builtin_popcount(by), i = 0;
+    for (devset left = by; left != 0; left &= left - 1, i++) {
+        tree t = ein__tree(d, c);
+        t.first = i;
+        t.of = n;
+        t.combiner = __builtin_ctz(left);
+        TRY(ein__star(a, d, &t, served));
+        for (devset others = d->classes[c].to & ~DEV(t.combiner); others != 0; others &= others - 1)
+            t.from[__builtin_ctz(others)] = (signed char)t.combiner;
+        TRY(ein__tree_add(a, s, &t));
+    }
+    return EIN_OK;
+}
+
 static ein_status plan(arena *a, const demand *d, const routes *r, schedule *out, int *n)
 {
     double served[MAX_DEVICES] = {0};

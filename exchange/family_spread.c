@@ -34,25 +34,6 @@ static ein_status scatter(arena *a, const demand *d, int c, schedule *s)
     return EIN_OK;
 }
 
-/* Partials: each of their holders finishes a share, which all destinations copy. */
-static ein_status gather(arena *a, const demand *d, int c, double *served, schedule *s)
-{
-    const demand_class *x = &d->classes[c];
-    devset by = all_holders(x);
-    int n = __builtin_popcount(by), i = 0;
-    for (devset left = by; left != 0; left &= left - 1, i++) {
-        tree t = ein__tree(d, c);
-        t.first = i;
-        t.of = n;
-        t.combiner = __builtin_ctz(left);
-        TRY(ein__star(a, d, &t, served));
-        for (devset others = x->to & ~DEV(t.combiner); others != 0; others &= others - 1)
-            t.from[__builtin_ctz(others)] = (signed char)t.combiner;
-        TRY(ein__tree_add(a, s, &t));
-    }
-    return EIN_OK;
-}
-
 static ein_status plan(arena *a, const demand *d, const routes *r, schedule *out, int *n)
 {
     double served[MAX_DEVICES] = {0};
@@ -66,7 +47,7 @@ static ein_status plan(arena *a, const demand *d, const routes *r, schedule *out
         bool partial = x->n_partials > 1 && __builtin_popcount(all_holders(x)) > 1;
         any = any || replica || partial;
         if (replica) TRY(scatter(a, d, c, out));
-        else if (partial) TRY(gather(a, d, c, served, out));
+        else if (partial) TRY(ein__finish_in_shares(a, d, c, all_holders(x), served, out));
         else TRY(ein__direct_class(a, d, c, served, out));
     }
     *n = any;

@@ -3,23 +3,6 @@
  * everybody copies the others'. Two steps for 2 (n - 1) / n of the bytes, where direct reads n - 1 times all. */
 #include "exchange/schedule.h"
 
-static ein_status split_class(arena *a, const demand *d, int c, double *served, schedule *s)
-{
-    devset to = d->classes[c].to;
-    int n = __builtin_popcount(to), i = 0;
-    for (devset left = to; left != 0; left &= left - 1, i++) {
-        tree t = ein__tree(d, c);
-        t.first = i;
-        t.of = n;
-        t.combiner = __builtin_ctz(left);
-        TRY(ein__star(a, d, &t, served));
-        for (devset others = to & ~DEV(t.combiner); others != 0; others &= others - 1)
-            t.from[__builtin_ctz(others)] = (signed char)t.combiner;
-        TRY(ein__tree_add(a, s, &t));
-    }
-    return EIN_OK;
-}
-
 static ein_status plan(arena *a, const demand *d, const routes *r, schedule *out, int *n)
 {
     double served[MAX_DEVICES] = {0};
@@ -29,7 +12,7 @@ static ein_status plan(arena *a, const demand *d, const routes *r, schedule *out
     for (int c = 0; c < d->n_classes; c++) {
         bool split = d->classes[c].n_partials > 1 && (d->classes[c].to & (d->classes[c].to - 1)) != 0;
         any = any || split;
-        TRY(split ? split_class(a, d, c, served, out) : ein__direct_class(a, d, c, served, out));
+        TRY(split ? ein__finish_in_shares(a, d, c, d->classes[c].to, served, out) : ein__direct_class(a, d, c, served, out));
     }
     *n = any;
     return EIN_OK;

@@ -41,6 +41,8 @@ static inline bool ein__addresses(const demand *d, const routes *r, int owner, i
 ein_status ein__tree_add(arena *a, schedule *s, const tree *t);
 /* Class `c` as in the direct family; `served` counts bytes by device. */
 ein_status ein__direct_class(arena *a, const demand *d, int c, double *served, schedule *s);
+/* Each device of `by` finishes a share of the class, which all other destinations copy from it. */
+ein_status ein__finish_in_shares(arena *a, const demand *d, int c, devset by, double *served, schedule *s);
 /* The combiner reads every partial where it is, its own copies first. */
 ein_status ein__star(arena *a, const demand *d, tree *t, double *served);
 
